@@ -1,0 +1,98 @@
+"""Owns: the areas of `./dev test`, as data.
+
+An area is a named part of the tests with a time budget on the reference machine (2 cores). To add
+one, add it here; nothing else needs to know. Areas run in this order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+CORE = "packages/torch-fl-core"
+WORKERS = "2"  # the reference machine's cores: budgets and memory are measured with these
+
+
+@dataclass(frozen=True)
+class Command:
+    """One program of an area, started with the environment's Python.
+
+    `pytest`: `target` is a folder of tests, `marker` chooses among them. `module`: `target` is a
+    module of the package whose sources are in `package`; the last thing it prints is the line
+    `N passed, N failed`.
+    """
+
+    kind: Literal["pytest", "module"]
+    target: str
+    arguments: tuple[str, ...] = ()
+    marker: str = ""
+    package: str = ""
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """The paths in the repository of which one has to exist for the command to run."""
+        if self.kind == "pytest":
+            return (self.target,)
+        path = f"{self.package}/src/{self.target.replace('.', '/')}"
+        return (f"{path}.py", f"{path}/__main__.py")
+
+
+@dataclass(frozen=True)
+class Area:
+    """`minutes` is the budget of the normal run; `full` are the commands of `--full`, where they
+    differ from the normal ones."""
+
+    name: str
+    about: str
+    minutes: int
+    commands: tuple[Command, ...] = ()
+    full: tuple[Command, ...] = field(default=())
+
+    def chosen(self, full: bool) -> tuple[Command, ...]:
+        return self.full if full and self.full else self.commands
+
+    @property
+    def takes_pytest_arguments(self) -> bool:
+        return any(command.kind == "pytest" for command in self.commands)
+
+
+def _core_tests(marker: str) -> Command:
+    return Command("pytest", f"{CORE}/tests", ("-n", WORKERS), marker)
+
+
+def _op_db(tier: str) -> Command:
+    return Command(
+        "module",
+        "torch_fl.testing.op_db",
+        ("--tier", tier, "--workers", WORKERS),
+        package=CORE,
+    )
+
+
+def _own_tests(marker: str) -> Command:
+    return Command("pytest", "ci/tests", (), marker)
+
+
+AREAS = (
+    # Its work is the preparation that every command does; here it is timed and reported.
+    Area("build", "environment, packages and the core", 6),
+    Area(
+        "unit",
+        "unit and routing tests",
+        8,
+        (_own_tests("not slow"), _core_tests("not slow and not opdb")),
+        (
+            _own_tests("not slow"),
+            _own_tests("slow"),
+            _core_tests("not slow and not opdb"),
+            _core_tests("slow and not opdb"),
+        ),
+    ),
+    Area(
+        "opdb",
+        "PyTorch's operator database on flagos against CPU",
+        14,
+        (_op_db("ci"),),
+        (_op_db("full"),),
+    ),
+)

@@ -1,0 +1,41 @@
+// Owns: which scaled-dot-product attention runs. PyTorch asks a function per device and takes the
+// slow math path where there is none; the answer here is the target's own.
+#include <ATen/core/Tensor.h>
+#include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_fused_sdp_choice_ops.h>
+
+#include "aten/own_operators.h"
+#include "boxing/relabeling.h"
+#include "device/kernel_scope.h"
+
+namespace torch_fl {
+namespace {
+
+int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
+               const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
+               std::optional<double> scale, bool enable_gqa) {
+  Relabeling call;
+  const auto alias = [&](const at::Tensor& tensor) {
+    at::Tensor result = call.alias(tensor);
+    // The choice looks at requires_grad: some implementations give no gradient for a mask.
+    if (tensor.defined() && tensor.requires_grad()) result.set_requires_grad(true);
+    return result;
+  };
+  const at::Tensor target_query = alias(query);
+  const at::Tensor target_key = alias(key);
+  const at::Tensor target_value = alias(value);
+  const auto target_mask = mask ? std::optional(alias(*mask)) : std::nullopt;
+  const KernelScope scope(call.device());
+  return at::_ops::_fused_sdp_choice::call(target_query, target_key, target_value, target_mask,
+                                           dropout_p, is_causal, scale, enable_gqa);
+}
+
+}  // namespace
+
+void install_attention() {
+  using at::native::_fused_sdp_choice_stub;
+  at::native::RegisterPRIVATEUSE1Dispatch<
+      std::remove_reference_t<decltype(_fused_sdp_choice_stub)>>(_fused_sdp_choice_stub, &choose);
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,66 @@
+// Owns: copies, in every direction: flagos to flagos of any index, from and to other devices.
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_copy_from_and_resize_ops.h>
+#include <ATen/ops/_copy_from_ops.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/resize_ops.h>
+#include <torch/library.h>
+
+#include "aten/own_operators.h"
+#include "boxing/relabeling.h"
+#include "device/kernel_scope.h"
+#include "routing/operator.h"
+
+namespace torch_fl {
+namespace {
+
+void copy(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
+  Relabeling call;
+  at::Tensor target_to = call.alias(to, Relabeling::Access::kWrite);
+  const at::Tensor target_from = call.alias(from);
+  const KernelScope scope(call.device());
+  try {
+    at::_ops::copy_::call(target_to, target_from, non_blocking);
+  } catch (const c10::Error& error) {
+    call.rethrow(error);
+  }
+}
+
+at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
+  copy(self, source, non_blocking);
+  return self;
+}
+
+at::Tensor copy_from(const at::Tensor& self, const at::Tensor& destination, bool non_blocking) {
+  copy(destination, self, non_blocking);
+  return destination;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& destination) {
+  at::_ops::resize_::call(destination, self.sym_sizes(), std::nullopt);
+  copy(destination, self, /*non_blocking=*/false);
+  return destination;
+}
+
+// A copy resolves lazy conjugation and negation itself; without these fallthroughs PyTorch would
+// resolve them by a copy, and so on for ever.
+void install_lazy_bit_fallthroughs() {
+  for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
+    static auto* libraries = new std::vector<torch::Library>;
+    auto& library =
+        libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    library.impl("_copy_from", torch::CppFunction::makeFallthrough());
+  }
+}
+
+}  // namespace
+
+void install_copies() {
+  using routing::Typed;
+  Typed<at::_ops::copy_>::install("boxing", &copy_);
+  Typed<at::_ops::_copy_from>::install("boxing", &copy_from);
+  Typed<at::_ops::_copy_from_and_resize>::install("boxing", &copy_from_and_resize);
+  install_lazy_bit_fallthroughs();
+}
+
+}  // namespace torch_fl

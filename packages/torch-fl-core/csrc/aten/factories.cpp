@@ -1,0 +1,82 @@
+// Owns: uninitialised tensors.
+#include <ATen/core/Tensor.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/native/TensorFactories.h>
+#include <ATen/ops/_efficientzerotensor_ops.h>
+#include <ATen/ops/empty_ops.h>
+#include <ATen/ops/empty_strided_ops.h>
+#include <c10/core/DeviceGuard.h>
+
+#include "aten/own_operators.h"
+#include "device/runtime.h"
+#include "memory/device_allocator.h"
+#include "routing/operator.h"
+
+namespace torch_fl {
+namespace {
+
+constexpr auto kDense = c10::DispatchKeySet(c10::DispatchKey::PrivateUse1);
+
+// Makes `device` current for the allocation, as the allocator only knows sizes.
+class FactoryGuard {
+ public:
+  FactoryGuard(std::optional<at::Device> device, std::optional<at::Layout> layout,
+               std::optional<bool> pin_memory)
+      : previous_(runtime().current_device()) {
+    TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
+    TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
+                "This factory makes strided tensors only, but got layout ", *layout);
+    if (device && device->index() >= 0 && device->index() != previous_) {
+      runtime().set_device(checked_device(device->index()));
+      changed_ = true;
+    }
+  }
+  ~FactoryGuard() {
+    if (changed_) runtime().set_device(previous_);
+  }
+  FactoryGuard(const FactoryGuard&) = delete;
+  FactoryGuard& operator=(const FactoryGuard&) = delete;
+
+ private:
+  c10::DeviceIndex previous_;
+  bool changed_ = false;
+};
+
+at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
+                 std::optional<at::Layout> layout, std::optional<at::Device> device,
+                 std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
+  const FactoryGuard guard(device, layout, pin_memory);
+  return at::detail::empty_generic_symint(size, device_allocator(), kDense,
+                                          c10::dtype_or_default(dtype), format);
+}
+
+at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                         std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                         std::optional<at::Device> device, std::optional<bool> pin_memory) {
+  const FactoryGuard guard(device, layout, pin_memory);
+  return at::detail::empty_strided_symint_generic(size, stride, device_allocator(), kDense,
+                                                  c10::dtype_or_default(dtype));
+}
+
+// A tensor of zeros without memory, for forward-mode autograd.
+at::Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
+                          std::optional<at::Layout>, std::optional<at::Device> device,
+                          std::optional<bool>) {
+  const auto index = device ? checked_device(device->index()) : runtime().current_device();
+  at::native::ZeroTensorAllocator allocator(c10::Device(kFlagos, index));
+  auto result = at::detail::empty_generic_symint(
+      size, &allocator, kDense | c10::DispatchKeySet(c10::DispatchKey::ZeroTensor),
+      c10::dtype_or_default(dtype), std::nullopt);
+  return result;
+}
+
+}  // namespace
+
+void install_factories() {
+  using routing::Typed;
+  Typed<at::_ops::empty_memory_format>::install("core", &empty);
+  Typed<at::_ops::empty_strided>::install("core", &empty_strided);
+  Typed<at::_ops::_efficientzerotensor>::install("core", &efficient_zero);
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,211 @@
+// Owns: boxing for any operator, on the dispatcher's stack: coverage where typed.h is for speed.
+#include "boxing/boxed.h"
+
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+
+#include <string_view>
+
+#include "boxing/composites.h"
+#include "boxing/relabeling.h"
+#include "device/generator.h"
+#include "device/kernel_scope.h"
+#include "routing/operator.h"
+
+namespace torch_fl {
+namespace {
+
+using c10::DispatchKey;
+using c10::IValue;
+using Access = Relabeling::Access;
+
+DispatchKey target_key(DispatchKey flagos_key) {
+  switch (flagos_key) {
+    case DispatchKey::SparsePrivateUse1:
+      return target().sparse;
+    case DispatchKey::SparseCsrPrivateUse1:
+      return target().sparse_csr;
+    case DispatchKey::QuantizedPrivateUse1:
+      return target().quantized;
+    default:
+      return target().dense;
+  }
+}
+
+bool is_optional_generator(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::OptionalType &&
+         type.containedType(0)->kind() == c10::TypeKind::GeneratorType;
+}
+
+Access access_of(const c10::Argument& argument, bool known) {
+  if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return Access::kWrite;
+  return known ? Access::kRead : Access::kUnknown;
+}
+
+// The argument with tensors aliased. Generators wait for relabel_late: they depend on the device.
+IValue relabel(Relabeling& call, const c10::Argument& argument, const IValue& value, bool known) {
+  const auto access = access_of(argument, known);
+  if (value.isTensor()) {
+    call.next_argument();
+    return call.alias(value.toTensor(), access);
+  }
+  if (value.isTensorList()) {
+    call.next_argument();
+    const auto given = value.toTensorList();
+    // Kernels of list operators count versions themselves (CUDA's foreach and fused optimizers).
+    const auto list_access = access == Access::kRead ? Access::kUnknown : access;
+    c10::List<at::Tensor> aliases;
+    aliases.reserve(given.size());
+    for (size_t i = 0; i < given.size(); ++i) {
+      aliases.push_back(call.alias(given.get(i), list_access));
+    }
+    return aliases;
+  }
+  if (value.isOptionalTensorList()) {
+    call.next_argument();
+    const auto given = value.toOptionalTensorList();
+    c10::List<std::optional<at::Tensor>> aliases;
+    aliases.reserve(given.size());
+    for (size_t i = 0; i < given.size(); ++i) {
+      const std::optional<at::Tensor> tensor = given.get(i);
+      aliases.push_back(tensor ? std::optional(call.alias(*tensor, access)) : std::nullopt);
+    }
+    return aliases;
+  }
+  if (value.isDevice()) call.set_device_argument(value.toDevice());
+  return value;
+}
+
+IValue relabel_late(Relabeling& call, const c10::Argument& argument, IValue&& value) {
+  if (value.isDevice() && value.toDevice().type() == kFlagos) return call.target_device();
+  if (value.isGenerator()) return target_generator(value.toGenerator(), call.device());
+  if (value.isNone() && is_optional_generator(*argument.type())) {
+    return target_generator(std::nullopt, call.device());
+  }
+  return std::move(value);
+}
+
+IValue wrap(Relabeling& call, IValue&& value) {
+  if (value.isTensor()) return call.wrap(std::move(value).toTensor());
+  if (value.isTensorList()) {
+    auto tensors = value.toTensorVector();
+    value = IValue();  // the list holds the tensors too; a fresh result has one owner
+    c10::List<at::Tensor> wrapped;
+    wrapped.reserve(tensors.size());
+    for (auto& tensor : tensors) wrapped.push_back(call.wrap(std::move(tensor)));
+    return wrapped;
+  }
+  return std::move(value);
+}
+
+// `known`: an operator of PyTorch's own, whose schema can be trusted.
+void run_boxed(const c10::OperatorHandle& handle, DispatchKey key, torch::jit::Stack* stack,
+               bool known) {
+  const auto& arguments = handle.schema().arguments();
+  const size_t count = arguments.size();
+  const size_t base = stack->size() - count;
+
+  Relabeling call;
+  // The caller's tensors outlive the call here; the aliases in `aliases`, since the kernel pops its
+  // arguments from the stack.
+  const c10::SmallVector<IValue, 8> given(std::make_move_iterator(stack->begin() + base),
+                                          std::make_move_iterator(stack->end()));
+  c10::SmallVector<IValue, 8> aliases;
+  bool writes = false;
+  for (size_t i = 0; i < count; ++i) {
+    writes |= access_of(arguments[i], known) == Access::kWrite;
+    aliases.push_back(relabel(call, arguments[i], given[i], known));
+  }
+  if (C10_UNLIKELY(call.mixed_devices() && spans_devices(handle.operator_name()))) {
+    // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.
+    std::move(given.begin(), given.end(), stack->begin() + base);
+    handle.redispatchBoxed(c10::DispatchKeySet(kDecomposition), stack);
+    return;
+  }
+  if (known) {
+    call.check_devices(handle.operator_name().name.c_str(),
+                       handle.operator_name().overload_name.c_str());
+  }
+  for (size_t i = 0; i < count; ++i) {
+    aliases[i] = relabel_late(call, arguments[i], std::move(aliases[i]));
+    (*stack)[base + i] = aliases[i];
+  }
+  const KernelScope scope(call.device());
+  try {
+    handle.redispatchBoxed(c10::DispatchKeySet(target_key(key)), stack);
+    if (writes) call.write_back();
+    const size_t results = handle.schema().returns().size();
+    for (size_t i = stack->size() - results; i < stack->size(); ++i) {
+      (*stack)[i] = wrap(call, std::move((*stack)[i]));
+    }
+  } catch (const c10::Error& error) {
+    call.rethrow(error);
+  }
+}
+
+void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
+                  torch::jit::Stack* stack) {
+  run_boxed(handle, op.key, stack, /*known=*/true);
+}
+
+[[noreturn]] void refuse(const c10::OperatorHandle& handle, const char* what, const char* hint) {
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", handle.operator_name(),
+                              "' with arguments from the 'flagos' backend: ", what, hint);
+}
+
+template <DispatchKey key>
+void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  if (!handle.hasComputedKernelForDispatchKey(target_key(key))) {
+    refuse(handle, "there is no kernel for it on the target, ",
+           c10::DeviceTypeName(target().type, /*lower_case=*/true).c_str());
+  }
+  run_boxed(handle, key, stack, /*known=*/false);
+}
+
+void refuse_nested(const c10::OperatorHandle& handle, torch::jit::Stack*) {
+  refuse(handle, "nested tensors of strided layout are not supported. ",
+         "Use torch.nested.nested_tensor(..., layout=torch.jagged).");
+}
+
+void install_fallback(DispatchKey key, c10::KernelFunction&& kernel) {
+  // Never taken out again, like every registration of ours.
+  static auto* registrations = new std::vector<c10::RegistrationHandleRAII>;
+  registrations->push_back(
+      c10::Dispatcher::singleton().registerFallback(key, std::move(kernel), "torch_fl"));
+}
+
+}  // namespace
+
+void install_boxed_boxing() {
+  constexpr std::array kKeys{DispatchKey::PrivateUse1, DispatchKey::SparsePrivateUse1,
+                             DispatchKey::SparseCsrPrivateUse1,
+                             DispatchKey::QuantizedPrivateUse1};
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto handle = dispatcher.findOp(name);
+    if (!handle || !handle->hasSchema()) continue;
+    for (const auto key : kKeys) {
+      if (routing::is_installed(name, key) || handle->hasKernelForDispatchKey(key)) continue;
+      const bool whole = key == DispatchKey::PrivateUse1 && boxed_whole(name);
+      if (whole || handle->hasKernelForDispatchKey(target_key(key))) {
+        routing::install_boxed(*handle, key, "boxing", &boxed_kernel);
+      }
+    }
+  }
+  install_fallback(
+      DispatchKey::PrivateUse1,
+      c10::KernelFunction::makeFromBoxedFunction<&fallback<DispatchKey::PrivateUse1>>());
+  install_fallback(
+      DispatchKey::SparsePrivateUse1,
+      c10::KernelFunction::makeFromBoxedFunction<&fallback<DispatchKey::SparsePrivateUse1>>());
+  install_fallback(
+      DispatchKey::SparseCsrPrivateUse1,
+      c10::KernelFunction::makeFromBoxedFunction<&fallback<DispatchKey::SparseCsrPrivateUse1>>());
+  install_fallback(
+      DispatchKey::QuantizedPrivateUse1,
+      c10::KernelFunction::makeFromBoxedFunction<&fallback<DispatchKey::QuantizedPrivateUse1>>());
+  install_fallback(DispatchKey::NestedTensorPrivateUse1,
+                   c10::KernelFunction::makeFromBoxedFunction<&refuse_nested>());
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,49 @@
+// Owns: the list of compositions that are boxed whole, each with its reason.
+#include "boxing/composites.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+
+namespace torch_fl {
+namespace {
+
+constexpr std::array<std::string_view, 14> kWhole = {
+    // chooses the implementation (oneDNN, cuDNN, ...) by device
+    "aten::convolution",
+    "aten::convolution_backward",
+    "aten::_convolution",
+    // calls a device's kernel table, which has no entry for flagos
+    "aten::kaiser_window",
+    "aten::kaiser_window.periodic",
+    "aten::kaiser_window.beta",
+    "aten::conj_physical_",
+    // compares device names
+    "aten::mode.values",
+    "aten::mode",
+    // one crossing instead of several, on hot paths
+    "aten::clone",
+    "aten::embedding",
+    "aten::ones_like",
+    "aten::zeros_like",
+    "aten::full_like",
+};
+
+}  // namespace
+
+bool boxed_whole(const c10::OperatorName& name) {
+  constexpr std::string_view kForeach = "aten::_foreach_";
+  // A foreach operator is a loop over tensors: boxed whole, each tensor crosses once.
+  if (std::string_view(name.name).starts_with(kForeach)) {
+    return std::string_view(name.overload_name).find("out") == std::string_view::npos;
+  }
+  std::string full = name.name;
+  if (!name.overload_name.empty()) full += '.' + name.overload_name;
+  return std::find(kWhole.begin(), kWhole.end(), full) != kWhole.end();
+}
+
+bool spans_devices(const c10::OperatorName& name) {
+  return std::string_view(name.name).starts_with("aten::_foreach_");
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,20 @@
+// Owns: which of PyTorch's compositions are boxed whole, and which operators span devices.
+#pragma once
+#include <ATen/core/operator_name.h>
+#include <c10/core/DispatchKey.h>
+
+namespace torch_fl {
+
+// True for an operator that has no kernel of its own on the target but must run there as a whole:
+// it chooses an implementation by device, uses a device's kernel table directly, or would cross
+// the boxing boundary many times. Only CompositeExplicitAutograd operators qualify: autograd is
+// lost when a CompositeImplicitAutograd one is registered.
+bool boxed_whole(const c10::OperatorName& name);
+
+// True for an operator whose tensors may lie on several devices, in groups.
+bool spans_devices(const c10::OperatorName& name);
+
+// A dispatch key that no backend registers: what runs under it is PyTorch's own decomposition.
+constexpr c10::DispatchKey kDecomposition = c10::DispatchKey::FPGA;
+
+}  // namespace torch_fl

@@ -1,0 +1,101 @@
+// Owns: PyTorch's rules about tensors of one call on different devices, applied before relabelling:
+// on the target the difference may be gone (the CPU has no index) and the call would pass silently.
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "boxing/device_rules.h"
+#include "boxing/relabeling.h"
+
+namespace torch_fl {
+namespace {
+
+bool takes_tensors(const c10::Type& type) {
+  switch (type.kind()) {
+    case c10::TypeKind::TensorType:
+      return true;
+    case c10::TypeKind::OptionalType:
+    case c10::TypeKind::ListType:
+      return takes_tensors(*type.containedType(0));
+    default:
+      return false;
+  }
+}
+
+// The name of the n-th tensor argument of an operator.
+std::string argument_name(const char* name, const char* overload, int n) {
+  const auto handle = c10::Dispatcher::singleton().findSchema({name, overload});
+  if (handle) {
+    for (const auto& argument : handle->schema().arguments()) {
+      if (takes_tensors(*argument.type()) && n-- == 0) return argument.name();
+    }
+  }
+  return "an argument";
+}
+
+std::string method_name(const char* name) {
+  const char* colons = std::strstr(name, "::");
+  return std::string("wrapper_flagos_") + (colons == nullptr ? name : colons + 2);
+}
+
+}  // namespace
+
+void Relabeling::note_foreign(const c10::TensorImpl& impl) {
+  const bool scalar = impl.device_type() == c10::DeviceType::CPU && impl.dim() == 0;
+  // The first offender is the one to name; a scalar may be none.
+  if (foreign_argument_ >= 0 && (scalar || !foreign_is_cpu_scalar_)) return;
+  suspicious_ = true;
+  foreign_argument_ = argument_;
+  foreign_is_cpu_scalar_ = scalar;
+  foreign_device_ = impl.device();
+  foreign_first_ = index_ < 0;
+}
+
+void Relabeling::note_second_device(c10::DeviceIndex index) {
+  suspicious_ = true;
+  if (second_index_ >= 0) return;
+  second_index_ = index;
+  second_argument_ = argument_;
+}
+
+void Relabeling::check_devices_slow(const char* name, const char* overload) const {
+  // Tensors of other devices alone: not a call for flagos, but for the device argument's sake.
+  if (index_ < 0) return;
+  const auto rule = device_rule(name, overload);
+  const c10::Device first(kFlagos, index_);
+  if (rule == DeviceRule::kNone) return;
+  if (rule == DeviceRule::kHostIndices) {
+    TORCH_CHECK(second_index_ < 0,
+                "indices should be either on cpu or on the same device as the indexed tensor (",
+                first, ")");
+    return;
+  }
+  if (rule == DeviceRule::kSame) {
+    const bool second_device = second_index_ >= 0;
+    const auto other = second_device ? c10::Device(kFlagos, second_index_) : foreign_device_;
+    const auto argument = second_device ? second_argument_ : foreign_argument_;
+    if (!second_device && foreign_argument_ < 0) return;
+    TORCH_CHECK(false, "Expected all tensors to be on the same device, but got ",
+                argument_name(name, overload, argument), " is on ", other,
+                ", different from other tensors on ", first,
+                " (when checking argument in method ", method_name(name), ")");
+  }
+  // TensorIterator's rule: scalars of the CPU may join.
+  if (second_index_ >= 0) {
+    TORCH_CHECK(false,
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                first, " and ", c10::Device(kFlagos, second_index_), "!");
+  }
+  if (foreign_argument_ >= 0 && !foreign_is_cpu_scalar_) {
+    const auto& left = foreign_first_ ? foreign_device_ : first;
+    const auto& right = foreign_first_ ? first : foreign_device_;
+    TORCH_CHECK(false,
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                left, " and ", right, "!");
+  }
+}
+
+}  // namespace torch_fl

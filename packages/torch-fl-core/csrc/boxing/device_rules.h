@@ -1,0 +1,17 @@
+// Owns: which rule about devices an operator has.
+#pragma once
+
+#include <cstdint>
+
+namespace torch_fl {
+
+enum class DeviceRule : uint8_t {
+  kSame,         // every tensor on one device
+  kIterator,     // the same, but zero-dimensional CPU tensors may join
+  kHostIndices,  // index tensors may be on the CPU
+  kNone,         // the operator is about several devices, or not PyTorch's
+};
+
+DeviceRule device_rule(const char* name, const char* overload);
+
+}  // namespace torch_fl

@@ -1,0 +1,132 @@
+// Owns: relabelling of tensors that are more than one strided storage: sparse COO, the compressed
+// sparse layouts, and quantized tensors. Member tensors are relabelled one by one.
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+#include <ATen/quantized/QTensorImpl.h>
+
+#include "boxing/relabeling.h"
+
+namespace torch_fl {
+namespace {
+
+using at::QTensorImpl;
+using at::SparseCsrTensorImpl;
+using at::SparseTensorImpl;
+using c10::DispatchKey;
+
+// Shape, coalescedness and members of `from`, to `to`.
+void assign(SparseTensorImpl& to, const SparseTensorImpl& from, const at::Tensor& indices,
+            const at::Tensor& values) {
+  to.raw_resize_(from.sparse_dim(), from.dense_dim(), from.sizes());
+  to.set_indices_and_values_unsafe(indices, values);
+  to.set_coalesced(from.coalesced());
+}
+
+c10::DeviceIndex member_device(const c10::TensorImpl& impl) { return impl.device().index(); }
+
+}  // namespace
+
+at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
+  const auto keys = impl->key_set();
+  const auto member = [&](const at::Tensor& tensor) { return alias(tensor, access); };
+  const auto remember = [&](auto&& result) {
+    entries_.push_back({impl, result.get(), access == Access::kWrite});
+    return at::Tensor(std::forward<decltype(result)>(result));
+  };
+  if (keys.has(DispatchKey::SparsePrivateUse1)) {
+    const auto& sparse = *static_cast<SparseTensorImpl*>(impl);
+    auto result = c10::make_intrusive<SparseTensorImpl>(target_keys(keys), impl->dtype());
+    assign(*result, sparse, member(sparse.indices()), member(sparse.values()));
+    return remember(std::move(result));
+  }
+  if (keys.has(DispatchKey::SparseCsrPrivateUse1)) {
+    const auto& sparse = *static_cast<SparseCsrTensorImpl*>(impl);
+    auto result = c10::make_intrusive<SparseCsrTensorImpl>(
+        target_keys(keys), target().device(member_device(*impl)), sparse.layout(), impl->dtype());
+    result->set_member_tensors(member(sparse.compressed_indices()), member(sparse.plain_indices()),
+                               member(sparse.values()), sparse.sizes());
+    return remember(std::move(result));
+  }
+  if (keys.has(DispatchKey::QuantizedPrivateUse1)) {
+    auto& quantized = *static_cast<QTensorImpl*>(impl);
+    auto twin = twin_of(impl->unsafe_storage().unsafeGetStorageImpl());
+    if (C10_UNLIKELY(page_guard::enabled())) open_pages(twin->data());
+    auto result = c10::make_intrusive<QTensorImpl>(c10::Storage(std::move(twin)),
+                                                   target_keys(keys), impl->dtype(),
+                                                   quantized.quantizer());
+    result->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+    return remember(std::move(result));
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "flagos tensors of this kind are not supported (dispatch keys ", keys, ").");
+}
+
+// Results share members with each other and with their arguments, so a member is never unique.
+at::Tensor Relabeling::wrap_member(const at::Tensor& member) {
+  return wrap(at::Tensor(member.unsafeGetTensorImpl()->shallow_copy_and_detach(
+      c10::VariableVersion(0), /*allow_tensor_metadata_change=*/true)));
+}
+
+at::Tensor Relabeling::wrap_layout(c10::TensorImpl* impl) {
+  const auto keys = impl->key_set();
+  if (keys.has(target().sparse)) {
+    const auto& sparse = *static_cast<SparseTensorImpl*>(impl);
+    auto result = c10::make_intrusive<SparseTensorImpl>(flagos_keys(keys), impl->dtype());
+    assign(*result, sparse, wrap_member(sparse.indices()), wrap_member(sparse.values()));
+    return at::Tensor(std::move(result));
+  }
+  if (keys.has(target().sparse_csr)) {
+    const auto& sparse = *static_cast<SparseCsrTensorImpl*>(impl);
+    auto result = c10::make_intrusive<SparseCsrTensorImpl>(
+        flagos_keys(keys), c10::Device(kFlagos, device()), sparse.layout(), impl->dtype());
+    result->set_member_tensors(wrap_member(sparse.compressed_indices()),
+                               wrap_member(sparse.plain_indices()), wrap_member(sparse.values()),
+                               sparse.sizes());
+    return at::Tensor(std::move(result));
+  }
+  if (keys.has(target().quantized) && impl->has_storage()) {
+    auto& quantized = *static_cast<QTensorImpl*>(impl);
+    auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    c10::Storage shared;
+    for (const auto& entry : entries_) {
+      if (entry.alias->has_storage() &&
+          entry.alias->unsafe_storage().unsafeGetStorageImpl() == storage) {
+        shared = entry.original->storage();
+      }
+    }
+    if (!shared && C10_UNLIKELY(page_guard::enabled())) {
+      open_pages(storage->data());
+      page_guard::adopt(storage->data());
+    }
+    auto result = c10::make_intrusive<QTensorImpl>(
+        shared ? std::move(shared) : storage_over(StoragePtr::reclaim_copy(storage), device()),
+        flagos_keys(keys), impl->dtype(), quantized.quantizer());
+    result->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
+    return at::Tensor(std::move(result));
+  }
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      false, "This operator gives a tensor of a layout that flagos does not support (dispatch keys ",
+      keys, "). Move the input to the CPU first.");
+}
+
+void Relabeling::write_back_layout(const Entry& entry) {
+  const auto keys = entry.alias->key_set();
+  if (keys.has(target().sparse)) {
+    const auto& from = *static_cast<SparseTensorImpl*>(entry.alias);
+    assign(*static_cast<SparseTensorImpl*>(entry.original), from, wrap_member(from.indices()),
+           wrap_member(from.values()));
+  } else if (keys.has(target().sparse_csr)) {
+    const auto& from = *static_cast<SparseCsrTensorImpl*>(entry.alias);
+    static_cast<SparseCsrTensorImpl*>(entry.original)
+        ->set_member_tensors(wrap_member(from.compressed_indices()),
+                             wrap_member(from.plain_indices()), wrap_member(from.values()),
+                             from.sizes());
+  } else if (keys.has(target().quantized)) {
+    entry.original->set_sizes_and_strides(entry.alias->sizes(), entry.alias->strides(),
+                                          entry.alias->storage_offset());
+    static_cast<QTensorImpl*>(entry.original)
+        ->set_quantizer_(static_cast<QTensorImpl*>(entry.alias)->quantizer());
+  }
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,138 @@
+// Owns: one boxed call, for dense tensors. Other layouts are in layouts.cpp, device rules in
+// device_check.cpp, error texts in errors.cpp.
+#include "boxing/relabeling.h"
+
+#include "device/runtime.h"
+#include "memory/device_allocator.h"
+
+namespace torch_fl {
+namespace {
+
+using c10::TensorImpl;
+
+at::Tensor retain(TensorImpl* impl) {
+  return at::Tensor(c10::intrusive_ptr<TensorImpl>::reclaim_copy(impl));
+}
+
+c10::StorageImpl* storage_of(const TensorImpl* impl) {
+  return impl->unsafe_storage().unsafeGetStorageImpl();
+}
+
+}  // namespace
+
+at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
+  if (C10_UNLIKELY(!tensor.defined())) return tensor;
+  auto* impl = tensor.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(impl->device_type() != kFlagos)) {
+    note_foreign(*impl);
+    return tensor;
+  }
+  const auto index = impl->device().index();
+  if (C10_LIKELY(index_ < 0)) {
+    index_ = index;
+  } else if (C10_UNLIKELY(index != index_)) {
+    note_second_device(index);
+  }
+  for (auto& entry : entries_) {
+    if (entry.original == impl) {
+      entry.written |= access == Access::kWrite;
+      return retain(entry.alias);
+    }
+  }
+  if (C10_UNLIKELY(!impl->key_set().has(c10::DispatchKey::PrivateUse1))) {
+    return alias_layout(impl, access);
+  }
+  return alias_dense(impl, access);
+}
+
+at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
+  auto alias = c10::make_intrusive<AliasImpl>(twin_of(storage_of(impl)), *impl);
+  if (access != Access::kRead) alias->set_version_counter(impl->version_counter());
+  if (C10_UNLIKELY(page_guard::enabled())) open_pages(alias->unsafe_storage().data());
+  entries_.push_back({impl, alias.get(), access == Access::kWrite});
+  return at::Tensor(std::move(alias));
+}
+
+at::Tensor Relabeling::wrap(at::Tensor&& result) {
+  if (C10_UNLIKELY(!result.defined())) return std::move(result);
+  auto* impl = result.unsafeGetTensorImpl();
+  for (const auto& entry : entries_) {
+    if (entry.alias == impl) return retain(entry.original);
+  }
+  if (C10_UNLIKELY(impl->device_type() != target().type)) return std::move(result);
+  if (C10_UNLIKELY(!impl->key_set().has(target().dense) || !impl->has_storage())) {
+    return wrap_layout(impl);
+  }
+  // Somebody else holds this tensor (an argument of the target's own device, a cached constant):
+  // it must not change under them.
+  if (C10_UNLIKELY(result.use_count() != 1)) {
+    result = at::Tensor(impl->shallow_copy_and_detach(c10::VariableVersion(0),
+                                                      /*allow_tensor_metadata_change=*/true));
+    impl = result.unsafeGetTensorImpl();
+  }
+  auto* storage = storage_of(impl);
+  for (const auto& entry : entries_) {
+    if (entry.alias->has_storage() && storage_of(entry.alias) == storage) {
+      AliasImpl::relabel(*impl, entry.original->storage(), entry.original->device().index());
+      return std::move(result);
+    }
+  }
+  if (C10_UNLIKELY(page_guard::enabled())) {
+    open_pages(storage->data());
+    page_guard::adopt(storage->data());
+  }
+  const auto index = target().indexed ? impl->device().index() : device();
+  AliasImpl::relabel(*impl, storage_over(StoragePtr::reclaim_copy(storage), index), index);
+  return std::move(result);
+}
+
+void Relabeling::write_back() {
+  for (const auto& entry : entries_) {
+    if (!entry.written) continue;
+    if (C10_UNLIKELY(!entry.alias->key_set().has(target().dense))) {
+      write_back_layout(entry);
+      continue;
+    }
+    auto& original = *entry.original;
+    auto& alias = *entry.alias;
+    auto* storage = storage_of(&original);
+    auto* twin = storage_of(&alias);
+    if (C10_UNLIKELY(storage->_mutable_data_ptr_no_checks().get() !=
+                         twin->_mutable_data_ptr_no_checks().get() ||
+                     storage->nbytes() != twin->nbytes())) {
+      if (page_guard::enabled()) {
+        open_pages(twin->data());
+        page_guard::adopt(twin->data());
+      }
+      storage->set_data_ptr_noswap(
+          data_ptr_over(StoragePtr::reclaim_copy(twin), original.device().index()));
+      storage->set_nbytes(twin->nbytes());
+    }
+    if (!original.sizes().equals(alias.sizes()) || !original.strides().equals(alias.strides()) ||
+        original.storage_offset() != alias.storage_offset()) {
+      original.set_sizes_and_strides(alias.sizes(), alias.strides(), alias.storage_offset());
+    }
+    AliasImpl::copy_lazy_bits(alias, original);
+  }
+}
+
+void Relabeling::set_device_argument(c10::Device device) {
+  if (device.type() != kFlagos) return;
+  device_argument_ = checked_device(device.index());
+}
+
+c10::DeviceIndex Relabeling::device_slow() const {
+  if (device_argument_ >= 0) return device_argument_;
+  return index_ >= 0 ? index_ : runtime().current_device();
+}
+
+void Relabeling::open_pages(const void* data) {
+  if (data == nullptr) return;
+  opened_.emplace_back(data, page_guard::open(data));
+}
+
+void Relabeling::close_pages() {
+  for (const auto& [data, life] : opened_) page_guard::close(data, life);
+}
+
+}  // namespace torch_fl

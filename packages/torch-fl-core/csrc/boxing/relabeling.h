@@ -1,0 +1,105 @@
+// Owns: one boxed call. Arguments become aliases of the target, the kernel runs below autograd,
+// results become flagos tensors, and what a writing kernel changed goes back to the caller.
+#pragma once
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+#include <c10/util/SmallVector.h>
+
+#include "boxing/alias.h"
+#include "device/page_guard.h"
+
+namespace torch_fl {
+
+class Relabeling {
+ public:
+  enum class Access : uint8_t {
+    kRead,
+    kWrite,
+    // Not known, or a kernel that counts versions itself: the alias shares the caller's counter.
+    kUnknown,
+  };
+
+  Relabeling() = default;
+  ~Relabeling() {
+    if (C10_UNLIKELY(page_guard::enabled())) close_pages();
+  }
+  Relabeling(const Relabeling&) = delete;
+  Relabeling& operator=(const Relabeling&) = delete;
+
+  // -- arguments, in the order of the schema
+
+  // The target's tensor for `tensor`; tensors of other devices and undefined ones pass through.
+  // The returned reference keeps the alias alive and must itself outlive the call.
+  at::Tensor alias(const at::Tensor& tensor, Access access = Access::kRead);
+
+  // A device argument: where a factory's result goes.
+  void set_device_argument(c10::Device device);
+
+  // Marks where the next tensor or tensor-list argument begins, for error messages.
+  void next_argument() { ++argument_; }
+
+  // -- after the arguments
+
+  // Common-device rules of PyTorch, in the names the caller knows. The fast path is one branch.
+  void check_devices(const char* name, const char* overload) const {
+    if (C10_UNLIKELY(suspicious_)) check_devices_slow(name, overload);
+  }
+  bool mixed_devices() const { return suspicious_ && second_index_ >= 0; }
+
+  // The flagos device of this call: the device argument, else that of the tensors, else current.
+  c10::DeviceIndex device() const {
+    return C10_LIKELY(device_argument_ < 0 && index_ >= 0) ? index_ : device_slow();
+  }
+  c10::Device target_device() const { return target().device(device()); }
+
+  // -- after the kernel
+
+  // A result of the kernel, as the caller must see it: a written argument is the caller's own
+  // tensor, a view shares the caller's storage, a fresh tensor is relabelled where it is.
+  at::Tensor wrap(at::Tensor&& result);
+
+  // Storage, shape and lazy bits of everything written, to the caller's tensors.
+  void write_back();
+
+  // Throws `error` again with the target's device names replaced by flagos'.
+  [[noreturn]] void rethrow(const c10::Error& error) const;
+
+ private:
+  struct Entry {
+    c10::TensorImpl* original;  // outlives the call: it is an argument
+    c10::TensorImpl* alias;     // kept alive by whoever called alias()
+    bool written;
+  };
+
+  friend class LayoutRelabeling;
+
+  at::Tensor alias_dense(c10::TensorImpl* impl, Access access);
+  at::Tensor alias_layout(c10::TensorImpl* impl, Access access);
+  at::Tensor wrap_layout(c10::TensorImpl* impl);
+  at::Tensor wrap_member(const at::Tensor& member);
+  void write_back_layout(const Entry& entry);
+  void note_foreign(const c10::TensorImpl& impl);
+  void note_second_device(c10::DeviceIndex index);
+  void open_pages(const void* data);
+  void close_pages();
+  c10::DeviceIndex device_slow() const;
+  void check_devices_slow(const char* name, const char* overload) const;
+
+  c10::SmallVector<Entry, 6> entries_;
+  at::AutoDispatchBelowADInplaceOrView below_autograd_;
+  c10::SmallVector<std::pair<const void*, uint64_t>, 1> opened_;  // FLAGOS_HOST_GUARD only
+  int16_t argument_ = -1;
+  c10::DeviceIndex index_ = -1;
+  c10::DeviceIndex device_argument_ = -1;
+  // What the device check needs, noted while aliasing; argument numbers count tensor arguments.
+  bool suspicious_ = false;
+  bool foreign_first_ = false;  // the foreign tensor stood before any flagos tensor
+  c10::DeviceIndex second_index_ = -1;
+  int16_t second_argument_ = -1;
+  int16_t foreign_argument_ = -1;
+  bool foreign_is_cpu_scalar_ = true;
+  c10::Device foreign_device_{c10::DeviceType::CPU};
+};
+
+}  // namespace torch_fl

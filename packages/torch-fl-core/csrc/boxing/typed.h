@@ -1,0 +1,242 @@
+// Owns: boxing at compile time. `TypedBoxing<Op>::run` has the operator's own C++ type and does
+// what boxed.cpp does on a stack, without the stack: for the operators where host time matters.
+#pragma once
+#include <ATen/core/Generator.h>
+#include <ATen/core/IListRef.h>
+#include <ATen/core/List.h>
+
+#include <array>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "boxing/composites.h"
+#include "boxing/relabeling.h"
+#include "device/generator.h"
+#include "device/kernel_scope.h"
+#include "routing/operator.h"
+
+namespace torch_fl::typed {
+
+// One argument: built in place from what the caller gave (never moved: list views point into
+// it), and read by the kernel through get(). What carries no tensor passes through.
+template <class T>
+struct Argument {
+  Argument(Relabeling&, T given) : value(std::forward<T>(given)) {}
+  T get(Relabeling&) { return std::forward<T>(value); }
+  static constexpr bool kWritten = false;
+  T value;
+};
+
+template <>
+struct Argument<const at::Tensor&> {
+  Argument(Relabeling& call, const at::Tensor& given)
+      : alias((call.next_argument(), call.alias(given))) {}
+  const at::Tensor& get(Relabeling&) { return alias; }
+  static constexpr bool kWritten = false;
+  at::Tensor alias;
+};
+
+template <>
+struct Argument<at::Tensor&> {
+  Argument(Relabeling& call, at::Tensor& given)
+      : original(given),
+        alias((call.next_argument(), call.alias(given, Relabeling::Access::kWrite))) {}
+  at::Tensor& get(Relabeling&) { return alias; }
+  static constexpr bool kWritten = true;
+  at::Tensor& original;
+  at::Tensor alias;
+};
+
+template <>
+struct Argument<const std::optional<at::Tensor>&> {
+  Argument(Relabeling& call, const std::optional<at::Tensor>& given) {
+    call.next_argument();
+    if (given) alias.emplace(call.alias(*given));
+  }
+  const std::optional<at::Tensor>& get(Relabeling&) { return alias; }
+  static constexpr bool kWritten = false;
+  std::optional<at::Tensor> alias;
+};
+
+using AliasList = c10::SmallVector<at::Tensor, 4>;
+
+template <class List>
+void alias_all(Relabeling& call, const List& given, AliasList& aliases) {
+  call.next_argument();
+  aliases.reserve(given.size());
+  for (const at::Tensor& tensor : given) aliases.push_back(call.alias(tensor));
+}
+
+template <>
+struct Argument<at::TensorList> {
+  Argument(Relabeling& call, at::TensorList given) { alias_all(call, given, aliases); }
+  at::TensorList get(Relabeling&) { return aliases; }
+  static constexpr bool kWritten = false;
+  AliasList aliases;
+};
+
+template <>
+struct Argument<const at::ITensorListRef&> {
+  Argument(Relabeling& call, const at::ITensorListRef& given) {
+    alias_all(call, given, aliases);
+    list = at::ITensorListRef(at::TensorList(aliases));
+  }
+  Argument(const Argument&) = delete;
+  const at::ITensorListRef& get(Relabeling&) { return list; }
+  static constexpr bool kWritten = false;
+  AliasList aliases;
+  at::ITensorListRef list;
+};
+
+template <>
+struct Argument<const c10::List<std::optional<at::Tensor>>&> {
+  Argument(Relabeling& call, const c10::List<std::optional<at::Tensor>>& given) {
+    call.next_argument();
+    aliases.reserve(given.size());
+    for (size_t i = 0; i < given.size(); ++i) {
+      const std::optional<at::Tensor> tensor = given.get(i);
+      aliases.push_back(tensor ? std::optional(call.alias(*tensor)) : std::nullopt);
+    }
+  }
+  const c10::List<std::optional<at::Tensor>>& get(Relabeling&) { return aliases; }
+  static constexpr bool kWritten = false;
+  c10::List<std::optional<at::Tensor>> aliases;
+};
+
+// Resolved when the kernel runs: an `out` argument, which says the device, may come later.
+template <>
+struct Argument<std::optional<at::Generator>> {
+  Argument(Relabeling&, std::optional<at::Generator> given) : generator(std::move(given)) {}
+  std::optional<at::Generator> get(Relabeling& call) {
+    return target_generator(generator, call.device());
+  }
+  static constexpr bool kWritten = false;
+  std::optional<at::Generator> generator;
+};
+
+template <>
+struct Argument<std::optional<at::Device>> {
+  Argument(Relabeling& call, std::optional<at::Device> given) : device(given) {
+    if (given) call.set_device_argument(*given);
+  }
+  std::optional<at::Device> get(Relabeling& call) {
+    return device && device->type() == kFlagos ? std::optional(call.target_device()) : device;
+  }
+  static constexpr bool kWritten = false;
+  std::optional<at::Device> device;
+};
+
+template <size_t I, class T>
+struct Slot {
+  Slot(Relabeling& call, T given) : argument(call, std::forward<T>(given)) {}
+  Argument<T> argument;
+};
+
+template <class Indices, class... Args>
+struct Pack;
+template <size_t... I, class... Args>
+struct Pack<std::index_sequence<I...>, Args...> : Slot<I, Args>... {
+  Pack(Relabeling& call, Args... given) : Slot<I, Args>(call, std::forward<Args>(given))... {}
+  template <class F>
+  decltype(auto) apply(F&& use) {
+    return use(static_cast<Slot<I, Args>&>(*this).argument...);
+  }
+};
+
+// The results of a kernel, as the caller must see them.
+template <class T>
+void wrap(Relabeling&, T&) {
+  static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, at::Scalar> ||
+                    std::is_same_v<T, c10::SymInt>,
+                "a result that may hold tensors needs its own overload");
+}
+inline void wrap(Relabeling& call, at::Tensor& result) { result = call.wrap(std::move(result)); }
+inline void wrap(Relabeling& call, std::vector<at::Tensor>& results) {
+  for (auto& result : results) wrap(call, result);
+}
+template <class... R>
+void wrap(Relabeling& call, std::tuple<R...>& results) {
+  std::apply([&](auto&... result) { (wrap(call, result), ...); }, results);
+}
+
+template <class T>
+struct ReturnsReferences : std::is_reference<T> {};
+template <class... T>
+struct ReturnsReferences<std::tuple<T...>>
+    : std::bool_constant<(sizeof...(T) > 0) && (std::is_reference_v<T> && ...)> {};
+
+// The caller's own written tensors, in order: what in-place and out operators return.
+template <class Result, class PackType>
+Result written(PackType& pack) {
+  std::array<at::Tensor*, 8> tensors{};
+  size_t count = 0;
+  pack.apply([&](auto&... argument) {
+    (
+        [&] {
+          if constexpr (std::decay_t<decltype(argument)>::kWritten) {
+            tensors[count++] = &argument.original;
+          }
+        }(),
+        ...);
+  });
+  if constexpr (std::is_reference_v<Result>) {
+    return *tensors[0];
+  } else {
+    return [&]<size_t... I>(std::index_sequence<I...>) {
+      return Result(*tensors[I]...);
+    }(std::make_index_sequence<std::tuple_size_v<Result>>{});
+  }
+}
+
+}  // namespace torch_fl::typed
+
+namespace torch_fl {
+
+template <class Op, class Schema = typename Op::schema>
+struct TypedBoxing;
+
+template <class Op, class Result, class... Args>
+struct TypedBoxing<Op, Result(Args...)> {
+  static Result run(Args... given) {
+    Relabeling call;
+    typed::Pack<std::index_sequence_for<Args...>, Args...> pack(call,
+                                                                std::forward<Args>(given)...);
+    call.check_devices(Op::name, Op::overload_name);
+    const KernelScope scope(call.device());
+    const auto kernel = [&](auto&... argument) -> Result {
+      return Op::redispatch(c10::DispatchKeySet(target().dense), argument.get(call)...);
+    };
+    constexpr bool kWrites = (typed::Argument<Args>::kWritten || ...);
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        pack.apply(kernel);
+        if constexpr (kWrites) call.write_back();
+      } else if constexpr (typed::ReturnsReferences<Result>::value) {
+        pack.apply(kernel);
+        call.write_back();
+        return typed::written<Result>(pack);
+      } else {
+        Result result = pack.apply(kernel);
+        if constexpr (kWrites) call.write_back();
+        typed::wrap(call, result);
+        return result;
+      }
+    } catch (const c10::Error& error) {
+      call.rethrow(error);
+    }
+  }
+};
+
+// Makes boxing the route of `Op`, if boxing can run it and nothing of our own does.
+template <class Op>
+void install_typed_boxing() {
+  const auto handle = routing::find(Op::name, Op::overload_name);
+  const auto& name = handle.operator_name();
+  if (routing::is_installed(name, c10::DispatchKey::PrivateUse1)) return;
+  if (!handle.hasKernelForDispatchKey(target().dense) && !boxed_whole(name)) return;
+  routing::Typed<Op>::install("boxing", &TypedBoxing<Op>::run);
+}
+
+}  // namespace torch_fl

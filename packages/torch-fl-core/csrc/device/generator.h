@@ -1,0 +1,23 @@
+// Owns: flagos generators, each a label on one generator of the target.
+#pragma once
+#include <ATen/core/Generator.h>
+#include <c10/core/GeneratorImpl.h>
+
+#include <optional>
+
+#include "device/target.h"
+#include "export.h"
+
+namespace torch_fl {
+
+// The default generator of a device (-1: the current one); lives as long as the process.
+FLAGOS_API const at::Generator& default_generator(c10::DeviceIndex device);
+
+at::Generator new_generator(c10::DeviceIndex device);
+
+// The target generator behind a flagos one, or behind the default generator of `device` when none
+// is given. Throws as CUDA does for a generator of another device type.
+at::Generator target_generator(const std::optional<at::Generator>& generator,
+                               c10::DeviceIndex device);
+
+}  // namespace torch_fl

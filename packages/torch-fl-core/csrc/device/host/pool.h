@@ -1,0 +1,81 @@
+// Owns: one device's memory: a cache of blocks by size class over segments of the arena, with a
+// limit and CUDA's statistics.
+#pragma once
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "device/host/arena.h"
+
+namespace torch_fl::host {
+
+using DeviceStats = c10::CachingDeviceAllocator::DeviceStats;
+
+class Pool {
+ public:
+  // `name` appears in error messages; `limit` is in bytes. `guarded`: every block gets pages of its
+  // own, so that page_guard can close it.
+  Pool(std::string name, size_t limit, bool guarded);
+
+  // At least `nbytes` (> 0) bytes aligned to 64. After one retry with an emptied cache it throws
+  // c10::OutOfMemoryError with the sizes.
+  void* allocate(size_t nbytes);
+  void free(Segment* segment, void* data) noexcept;
+
+  void empty_cache();
+  DeviceStats stats();
+  void reset_peak_stats();
+  void reset_accumulated_stats();
+  size_t limit() const { return limit_; }
+  size_t reserved();  // bytes
+
+  // FLAGOS_HOST_GUARD: protection of a block of this pool (see device/page_guard.h).
+  void adopt(Segment& segment);
+  uint64_t open(Segment& segment);
+  void close(Segment& segment, uint64_t life);
+
+  // Called with the change in bytes after every allocation and free; for the memory profiler.
+  using Observer = void(void* data, int64_t change, size_t allocated, size_t reserved, int device);
+  void observe(Observer* observer, int device) {
+    observer_ = observer;
+    observed_device_ = device;
+  }
+
+ private:
+  static constexpr size_t kClasses = 52;
+
+  struct Block {
+    Segment* segment = nullptr;
+    char* data = nullptr;
+  };
+
+  Block take_small(size_t size_class);
+  Block take_large(size_t nbytes);
+  void release_unused();
+  void reserve(int64_t bytes, bool small);
+  void count(size_t rounded, size_t requested, bool small);
+  void discount(size_t rounded, size_t requested, bool small);
+  [[noreturn]] void throw_out_of_memory(size_t nbytes);
+
+  const std::string name_;
+  const size_t limit_;
+  const bool guarded_;
+  Observer* observer_ = nullptr;
+  int observed_device_ = -1;
+
+  std::mutex mutex_;
+  std::array<std::vector<char*>, kClasses> free_slots_;
+  std::array<Segment*, kClasses> carving_{};  // the segment that still has uncarved slots
+  std::multimap<size_t, Segment*> free_large_;  // by size in bytes
+  std::vector<Segment*> small_segments_;
+  size_t reserved_ = 0;
+  DeviceStats stats_;
+};
+
+}  // namespace torch_fl::host

@@ -1,0 +1,26 @@
+// Owns: the dispatch keys that belong to a target's device type.
+#include "device/target.h"
+
+#include <c10/core/TensorOptions.h>
+
+namespace torch_fl {
+
+Target make_target(c10::DeviceType type) {
+  using c10::DispatchKey;
+  const auto dense = c10::computeDispatchKey(std::nullopt, std::nullopt, c10::Device(type));
+  const auto backend = c10::toBackendComponent(dense);
+  const auto key = [backend](DispatchKey functionality) {
+    return c10::toRuntimePerBackendFunctionalityKey(functionality, backend);
+  };
+  return Target{
+      .type = type,
+      .backend = backend,
+      .dense = dense,
+      .sparse = key(DispatchKey::Sparse),
+      .sparse_csr = key(DispatchKey::SparseCsr),
+      .quantized = key(DispatchKey::Quantized),
+      .indexed = type != c10::DeviceType::CPU,
+  };
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,52 @@
+// Owns: making and releasing twins.
+#include "memory/twin.h"
+
+#include "device/page_guard.h"
+#include "device/runtime.h"
+#include "memory/device_allocator.h"
+
+namespace torch_fl {
+namespace {
+
+void release_borrowed(void* owner) {
+  c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(owner));
+}
+
+}  // namespace
+
+void release_twin(void* twin) {
+  c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(twin));
+}
+
+c10::DataPtr data_ptr_over(StoragePtr twin, c10::DeviceIndex device) {
+  void* data = twin->_mutable_data_ptr_no_checks().get();
+  return {data, twin.release(), &release_twin, c10::Device(kFlagos, device)};
+}
+
+c10::Storage storage_over(StoragePtr twin, c10::DeviceIndex device) {
+  const auto nbytes = static_cast<int64_t>(twin->nbytes());
+  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), nbytes, data_ptr_over(std::move(twin), device),
+      device_allocator(), /*resizable=*/true));
+}
+
+StoragePtr new_twin(size_t nbytes, c10::DeviceIndex device) {
+  auto& current = runtime();
+  auto data = current.allocate(nbytes, device);
+  if (C10_UNLIKELY(page_guard::enabled())) page_guard::adopt(data.get());
+  return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
+                                               static_cast<int64_t>(nbytes), std::move(data),
+                                               current.target_allocator(), /*resizable=*/true);
+}
+
+StoragePtr borrowed_twin(c10::StorageImpl* storage) {
+  auto keep = StoragePtr::reclaim_copy(storage);
+  void* data = storage->_mutable_data_ptr_no_checks().get();
+  return c10::make_intrusive<c10::StorageImpl>(
+      c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(storage->nbytes()),
+      c10::DataPtr(data, keep.release(), &release_borrowed,
+                   target().device(storage->device().index())),
+      runtime().target_allocator(), /*resizable=*/true);
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,118 @@
+// Owns: torch_fl._C, the thin bindings. What PyTorch already offers for every accelerator
+// (streams, events, memory statistics) is not repeated here.
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/utils/device_lazy_init.h>
+
+#include "activation.h"
+#include "device/delegate/runtime.h"
+#include "device/generator.h"
+#include "device/host/runtime.h"
+#include "routing/observation.h"
+
+namespace py = pybind11;
+
+namespace torch_fl {
+namespace {
+
+bool g_initialized = false;
+
+void activate_host(int device_count, size_t memory_limit, bool guard) {
+  activate(host::make_runtime(
+      {.device_count = device_count, .memory_limit = memory_limit, .guard = guard}));
+}
+
+void activate_delegate(const std::string& device_type) {
+  activate(delegate::make_runtime(c10::Device(device_type).type()));
+}
+
+void initialize() {
+  const py::gil_scoped_release released;  // a driver may take seconds to start
+  runtime().initialize();
+  g_initialized = true;
+}
+
+DeviceIndex to_index(int64_t device) {
+  TORCH_CHECK(device >= 0 && device <= std::numeric_limits<DeviceIndex>::max(),
+              "Invalid flagos device index ", device, ": this process has ",
+              static_cast<int>(runtime().device_count()), " flagos devices.");
+  return checked_device(static_cast<DeviceIndex>(device));
+}
+
+int exchange_device(int64_t device) {
+  const auto index = to_index(device);
+  const auto previous = runtime().current_device();
+  runtime().set_device(index);
+  return previous;
+}
+
+int maybe_exchange_device(int64_t device) { return device < 0 ? -1 : exchange_device(device); }
+
+void synchronize(int64_t device) {
+  const auto index = to_index(device);
+  const py::gil_scoped_release released;
+  runtime().synchronize_device(index);
+}
+
+py::dict device_properties(int64_t device) {
+  const auto properties = runtime().properties(to_index(device));
+  py::dict result;
+  result["name"] = properties.name;
+  result["total_memory"] = properties.total_memory;
+  result["multi_processor_count"] = properties.multi_processor_count;
+  result["major"] = properties.major;
+  result["minor"] = properties.minor;
+  result["is_integrated"] = properties.is_integrated;
+  return result;
+}
+
+py::object generator(int64_t device) {
+  return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(to_index(device))));
+}
+
+py::list observations() {
+  py::list rows;
+  for (const auto& row : routing::observations()) {
+    rows.append(py::make_tuple(row.name, row.route, row.calls, row.device_ns));
+  }
+  return rows;
+}
+
+// Every function, with PyTorch's translation of C++ exceptions.
+template <class F>
+void def(py::module_& module, const char* name, F&& function) {
+  module.def(name, torch::wrap_pybind_function(std::forward<F>(function)));
+}
+
+}  // namespace
+}  // namespace torch_fl
+
+PYBIND11_MODULE(_C, module) {
+  using namespace torch_fl;
+  def(module, "activate_host", activate_host);
+  def(module, "activate_delegate", activate_delegate);
+
+  def(module, "initialize", initialize);
+  def(module, "is_initialized", [] { return g_initialized; });
+  def(module, "is_in_bad_fork",
+      [] { return torch::utils::is_device_in_bad_fork(kFlagos); });
+  def(module, "register_fork_handler",
+      [] { torch::utils::register_fork_handler_for_device_init(kFlagos); });
+
+  def(module, "device_count", [] { return static_cast<int>(runtime().device_count()); });
+  def(module, "current_device", [] { return static_cast<int>(runtime().current_device()); });
+  def(module, "set_device", [](int64_t device) { runtime().set_device(to_index(device)); });
+  def(module, "exchange_device", exchange_device);
+  def(module, "maybe_exchange_device", maybe_exchange_device);
+  def(module, "synchronize", synchronize);
+  def(module, "device_properties", device_properties);
+  def(module, "memory_info",
+      [](int64_t device) { return runtime().memory_info(to_index(device)); });
+  def(module, "default_generator", generator);
+
+  def(module, "start_observing", routing::start_observing);
+  def(module, "stop_observing", routing::stop_observing);
+  def(module, "observations", observations);
+}

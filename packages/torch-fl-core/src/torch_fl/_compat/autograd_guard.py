@@ -1,0 +1,44 @@
+"""Owns: a clear error for `backward()` on another accelerator's graph.
+
+Reason: with flagos activated, flagos is *the* accelerator for PyTorch's autograd engine, which then
+asks only flagos nodes for their stream and fails an internal assertion on a graph of another
+accelerator (`opt_ready_stream && opt_parent_stream`). Dated 2026-11, torch 2.11 to 2.13. Held by
+tests/test_autograd_guard.py. Only installed where this torch was built with another accelerator;
+elsewhere the case cannot arise and nothing is touched.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch.autograd import graph
+
+_HARMLESS = ("cpu", "flagos", "meta")
+
+
+def install() -> None:
+    """Puts the check in front of the engine, once."""
+    if torch.backends.cuda.is_built() or getattr(torch, "xpu", None) and torch.xpu._is_compiled():
+        module: Any = graph
+        module._engine_run_backward = guarded(module._engine_run_backward)
+
+
+def guarded(run: Callable[..., Any]) -> Callable[..., Any]:
+    """`run`, the engine's entry point, behind the check of its root tensors."""
+
+    @functools.wraps(run)
+    def checked(t_outputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+        for root in t_outputs:
+            if root.device.type not in _HARMLESS:
+                raise RuntimeError(
+                    f"backward() was called on a {root.device.type} tensor, but this process uses "
+                    f"flagos as its accelerator (`import torch_fl`), and PyTorch's autograd engine "
+                    f"serves only one. Either move the model and its inputs to 'flagos', or run "
+                    f"this part in a process that does not import torch_fl."
+                )
+        return run(t_outputs, *args, **kwargs)
+
+    return checked

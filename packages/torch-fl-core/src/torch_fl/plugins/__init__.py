@@ -1,0 +1,1 @@
+"""Owns: what a backend says about itself (spec), and which one a process uses (selection)."""

@@ -1,0 +1,43 @@
+"""Owns: how many samples each tier compares.
+
+The limits are per operator, pass and dtype: the number of cases that stock CPU carries out.
+None is no limit.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+Limits = dict[str, int | None]
+
+TIERS: Final[dict[str, Limits]] = {
+    # Within 12 minutes of 2 cores, with room for slower machines.
+    "ci": {
+        "forward": 60,
+        "grad": 6,
+        "bfloat16": 10,
+        "int64": 10,
+        "bool": 10,
+        "complex64": 10,
+        "grad64": 3,
+        "out": 6,
+        "inplace": 4,
+        "noncontiguous": 6,
+    },
+    "full": dict.fromkeys(
+        (
+            "forward",
+            "grad",
+            "bfloat16",
+            "int64",
+            "bool",
+            "complex64",
+            "grad64",
+            "out",
+            "inplace",
+            "noncontiguous",
+        )
+    ),
+    # Enough to see a wrong add; a few minutes.
+    "selfcheck": {"forward": 3, "grad": 3},
+}

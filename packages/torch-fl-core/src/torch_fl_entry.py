@@ -1,0 +1,66 @@
+"""Owns: torch-fl's entry points. A leaf module: it imports neither torch nor torch_fl by itself.
+
+`autoload` is called by `import torch` when torch itself is nearly imported; whatever it raises would
+make `import torch` fail, so it raises nothing. `main` is the console script.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import warnings
+
+__all__ = ["autoload", "autoload_error", "main"]
+
+autoload_error: BaseException | None = None
+"""What went wrong in `autoload`, if anything did; `import torch_fl` raises it for real."""
+
+
+def autoload() -> None:
+    """Activates flagos where it takes nothing away: this torch has no other accelerator.
+
+    `FLAGOS_AUTOLOAD=1` activates it in any case, `FLAGOS_AUTOLOAD=0` never. Where another backend
+    already owns PrivateUse1, it stands down with one warning. Never raises, but for
+    KeyboardInterrupt.
+    """
+    global autoload_error
+    try:
+        if "torch_fl" in sys.modules:
+            return  # `import torch_fl` is under way, perhaps in another thread, and activates
+        if _wanted():
+            import torch_fl  # noqa: F401
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:
+        autoload_error = error
+        _warn(f"flagos was not activated by `import torch`: {error}")
+
+
+def main() -> int:
+    """The command line, `torch-fl`."""
+    from torch_fl.cli.main import main as command_line
+
+    return command_line()
+
+
+def _wanted() -> bool:
+    choice = os.environ.get("FLAGOS_AUTOLOAD", "")
+    if choice in ("0", "1"):
+        return choice == "1"
+    import torch
+
+    owner = torch._C._get_privateuse1_backend_name()
+    if owner not in ("privateuseone", "flagos"):
+        _warn(
+            f"flagos stands down: {owner!r} already owns PrivateUse1, the one slot that PyTorch "
+            "keeps for a device from outside."
+        )
+        return False
+    return torch.accelerator.current_accelerator(check_available=True) is None
+
+
+def _warn(message: str) -> None:
+    try:
+        warnings.warn(message, RuntimeWarning, stacklevel=2)
+    except Warning:  # warnings are errors in this process: `import torch` must still succeed
+        print(f"torch_fl: {message}", file=sys.stderr)
