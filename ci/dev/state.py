@@ -48,7 +48,7 @@ class State:
         return self._steps.get(step, {}).get("inputs") == inputs
 
     def seconds(self, step: str) -> float | None:
-        """How long the step took when it last did its work here."""
+        """The longest that the step has taken here (a later one often has less to do)."""
         value = self._steps.get(step, {}).get("seconds")
         return float(value) if isinstance(value, (int, float)) else None
 
@@ -59,7 +59,8 @@ class State:
             self._write()
 
     def record(self, step: str, inputs: str, seconds: float) -> None:
-        self._steps[step] = {"inputs": inputs, "seconds": round(seconds, 1)}
+        longest = max(seconds, self.seconds(step) or 0.0)
+        self._steps[step] = {"inputs": inputs, "seconds": round(longest, 1)}
         self._write()
 
     def _write(self) -> None:

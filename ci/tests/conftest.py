@@ -141,3 +141,9 @@ def copy(tmp_path: Path) -> Copy:
     python.write_text(STAND_IN.format(python=sys.executable))
     python.chmod(0o755)
     return Copy(root)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> Environment:
+    """The pinned environment of an empty repository."""
+    return Environment(Layout(tmp_path))

@@ -61,7 +61,7 @@ def test_a_crash_costs_one_unit_and_the_run_goes_on() -> None:
     assert aborted.case == "at abort"
     assert "signal 6" in aborted.message
     assert "last words of abort" in aborted.message
-    assert "last words of good" not in ended.message  # those are of another process
+    assert "last words of abort" not in ended.message  # those were another process's
     assert "exit status 3" in ended.message
     assert all(unit.failed == 1 and not unit.ok for unit in results if unit.status == "crash")
 

@@ -11,21 +11,26 @@ namespace torch_fl {
 
 // The key set of the target's tensor for a flagos key set, and back. Autocast has been applied
 // above boxing, so an alias takes no part in the target's.
+inline constexpr auto kFlagosKeys =
+    c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit) |
+    c10::DispatchKeySet(c10::DispatchKey::AutocastPrivateUse1);
+
+inline c10::DispatchKeySet without(c10::DispatchKeySet keys, c10::DispatchKeySet dropped) {
+  return c10::DispatchKeySet::from_raw_repr(keys.raw_repr() & ~dropped.raw_repr());
+}
 inline c10::DispatchKeySet target_keys(c10::DispatchKeySet keys) {
-  constexpr auto kDropped =
-      c10::DispatchKeySet(c10::DispatchKey::AutocastPrivateUse1) | c10::python_ks;
-  return (keys - kDropped).remove_backend(c10::BackendComponent::PrivateUse1Bit) |
-         c10::DispatchKeySet(target().backend);
+  return without(keys, kFlagosKeys | c10::python_ks) | target().backend_keys;
 }
 inline c10::DispatchKeySet flagos_keys(c10::DispatchKeySet keys) {
-  keys = keys - c10::getAutocastRelatedKeySetFromBackend(target().backend);
-  return keys.remove_backend(target().backend) |
-         c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit) |
-         c10::DispatchKeySet(c10::DispatchKey::AutocastPrivateUse1);
+  return without(keys, target().backend_and_autocast_keys) | kFlagosKeys;
 }
 
 class AliasImpl final : public c10::TensorImpl {
  public:
+  // Every boxed call makes and drops a few: their memory is kept, per thread.
+  static void* operator new(size_t size);
+  static void operator delete(void* memory) noexcept;
+
   // Constructed with an empty key set: TensorImpl then makes no version counter (an allocation).
   AliasImpl(StoragePtr twin, const c10::TensorImpl& source)
       : TensorImpl(TensorImpl::VIEW, c10::Storage(std::move(twin)), c10::DispatchKeySet(),

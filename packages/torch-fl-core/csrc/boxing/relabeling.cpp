@@ -47,7 +47,10 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
 
 at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
   auto alias = c10::make_intrusive<AliasImpl>(twin_of(storage_of(impl)), *impl);
-  if (access != Access::kRead) alias->set_version_counter(impl->version_counter());
+  // Kernels of an accelerator count versions of what they write themselves (CUDA's foreach).
+  if (C10_UNLIKELY(access == Access::kUnknown || (access == Access::kWrite && target().indexed))) {
+    alias->set_version_counter(impl->version_counter());
+  }
   if (C10_UNLIKELY(page_guard::enabled())) open_pages(alias->unsafe_storage().data());
   entries_.push_back({impl, alias.get(), access == Access::kWrite});
   return at::Tensor(std::move(alias));
@@ -128,11 +131,13 @@ c10::DeviceIndex Relabeling::device_slow() const {
 
 void Relabeling::open_pages(const void* data) {
   if (data == nullptr) return;
-  opened_.emplace_back(data, page_guard::open(data));
+  if (opened_ == nullptr) opened_ = std::make_unique<decltype(opened_)::element_type>();
+  opened_->emplace_back(data, page_guard::open(data));
 }
 
 void Relabeling::close_pages() {
-  for (const auto& [data, life] : opened_) page_guard::close(data, life);
+  if (opened_ == nullptr) return;
+  for (const auto& [data, life] : *opened_) page_guard::close(data, life);
 }
 
 }  // namespace torch_fl

@@ -6,6 +6,10 @@
 #include <c10/util/Exception.h>
 #include <c10/util/SmallVector.h>
 
+#include <memory>
+#include <utility>
+#include <vector>
+
 #include "boxing/alias.h"
 #include "device/page_guard.h"
 
@@ -86,9 +90,10 @@ class Relabeling {
   c10::DeviceIndex device_slow() const;
   void check_devices_slow(const char* name, const char* overload) const;
 
-  c10::SmallVector<Entry, 6> entries_;
+  c10::SmallVector<Entry, 4> entries_;
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
-  c10::SmallVector<std::pair<const void*, uint64_t>, 1> opened_;  // FLAGOS_HOST_GUARD only
+  // FLAGOS_HOST_GUARD only: what was opened, and which life of it.
+  std::unique_ptr<std::vector<std::pair<const void*, uint64_t>>> opened_;
   int16_t argument_ = -1;
   c10::DeviceIndex index_ = -1;
   c10::DeviceIndex device_argument_ = -1;

@@ -20,6 +20,9 @@ Target make_target(c10::DeviceType type) {
       .sparse_csr = key(DispatchKey::SparseCsr),
       .quantized = key(DispatchKey::Quantized),
       .indexed = type != c10::DeviceType::CPU,
+      .backend_keys = c10::DispatchKeySet(backend),
+      .backend_and_autocast_keys =
+          c10::DispatchKeySet(backend) | c10::getAutocastRelatedKeySetFromBackend(backend),
   };
 }
 

@@ -17,6 +17,9 @@ struct Target {
   c10::DispatchKey quantized = c10::DispatchKey::QuantizedCPU;
   // CPU tensors carry no index: which flagos device they belong to is then the engine's to know.
   bool indexed = false;
+  // The backend's part of a key set, with and without autocast.
+  c10::DispatchKeySet backend_keys;
+  c10::DispatchKeySet backend_and_autocast_keys;
 
   c10::Device device(c10::DeviceIndex index) const {
     return indexed ? c10::Device(type, index) : c10::Device(type);

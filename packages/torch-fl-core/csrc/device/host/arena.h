@@ -19,6 +19,8 @@ struct Segment {
   size_t size = 0;       // bytes, a multiple of Arena::kUnit
   size_t slot_size = 0;  // bytes; `size` for a segment that holds a single block
   size_t slots = 0;
+  uint64_t slot_reciprocal = 0;
+  size_t size_class = 0;
   size_t carved = 0;  // slots handed out at least once
   size_t live = 0;    // slots in use
   std::unique_ptr<size_t[]> requested;  // bytes asked for, per slot
@@ -26,6 +28,18 @@ struct Segment {
   bool adopted = false;
   int openings = 0;
   uint64_t life = 0;
+
+  void set_slots(size_t bytes, size_t count) {
+    slot_size = bytes;
+    slots = count;
+    slot_reciprocal = ((uint64_t{1} << 32) + bytes - 1) / bytes;
+  }
+  // Which slot `data` is in, without a division: exact for offsets within a unit.
+  size_t slot_of(const char* data) const {
+    return slots == 1 ? 0
+                      : static_cast<size_t>(
+                            (static_cast<uint64_t>(data - base) * slot_reciprocal) >> 32);
+  }
 };
 
 class Arena {

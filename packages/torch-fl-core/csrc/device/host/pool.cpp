@@ -40,22 +40,6 @@ std::string mebibytes(size_t bytes) {
   return std::to_string(hundredths / 100) + "." + fraction + " MiB";
 }
 
-using c10::CachingAllocator::Stat;
-
-constexpr auto kAggregate = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-constexpr auto kSmallPool = static_cast<size_t>(c10::CachingAllocator::StatType::SMALL_POOL);
-constexpr auto kLargePool = static_cast<size_t>(c10::CachingAllocator::StatType::LARGE_POOL);
-
-void change(c10::CachingAllocator::StatArray& stat, int64_t amount, bool small) {
-  for (const size_t type : {kAggregate, small ? kSmallPool : kLargePool}) {
-    if (amount >= 0) {
-      stat[type].increase(static_cast<size_t>(amount));
-    } else {
-      stat[type].decrease(static_cast<size_t>(-amount));
-    }
-  }
-}
-
 }  // namespace
 
 Pool::Pool(std::string name, size_t limit, bool guarded)
@@ -75,16 +59,15 @@ void* Pool::allocate(size_t nbytes) {
     const auto take = [&] { return small ? take_small(size_class) : take_large(nbytes); };
     block = take();
     if (C10_UNLIKELY(block.data == nullptr)) {
-      ++stats_.num_alloc_retries;
+      ++statistics_.retries;
       release_unused();
       block = take();
       if (block.data == nullptr) throw_out_of_memory(nbytes);
     }
-    auto& segment = *block.segment;
-    ++segment.live;
-    segment.requested[static_cast<size_t>(block.data - segment.base) / segment.slot_size] = nbytes;
-    count(rounded, nbytes, small);
-    allocated = static_cast<size_t>(stats_.allocated_bytes[kAggregate].current);
+    ++block.segment->live;
+    block.segment->requested[block.segment->slot_of(block.data)] = nbytes;
+    statistics_.count(static_cast<int64_t>(rounded), static_cast<int64_t>(nbytes), small);
+    allocated = static_cast<size_t>(statistics_.allocated());
     reserved = reserved_;
   }
   if (observer_ != nullptr) {
@@ -101,14 +84,13 @@ void Pool::free(Segment* segment, void* data) noexcept {
     const std::lock_guard<std::mutex> lock(mutex_);
     auto* slot = static_cast<char*>(data);
     const bool small = segment->slot_size != segment->size;
-    const size_t requested =
-        segment->requested[static_cast<size_t>(slot - segment->base) / segment->slot_size];
+    const size_t requested = segment->requested[segment->slot_of(slot)];
     rounded = small ? segment->slot_size
                     : (requested + kLargeRounding - 1) / kLargeRounding * kLargeRounding;
     --segment->live;
-    discount(rounded, requested, small);
+    statistics_.discount(static_cast<int64_t>(rounded), static_cast<int64_t>(requested), small);
     if (small) {
-      free_slots_[class_of(segment->slot_size)].push_back(slot);
+      free_slots_[segment->size_class].push_back(slot);
     } else {
       if (segment->adopted) {
         mprotect(segment->base, segment->size, PROT_READ | PROT_WRITE);
@@ -118,7 +100,7 @@ void Pool::free(Segment* segment, void* data) noexcept {
       ++segment->life;
       free_large_.emplace(segment->size, segment);
     }
-    allocated = static_cast<size_t>(stats_.allocated_bytes[kAggregate].current);
+    allocated = static_cast<size_t>(statistics_.allocated());
     reserved = reserved_;
   }
   if (observer_ != nullptr) {
@@ -140,12 +122,11 @@ Pool::Block Pool::take_small(size_t size_class) {
   if (segment == nullptr) {
     segment = arena.take(Arena::kUnit, this);
     if (segment == nullptr) return {};
-    segment->slot_size = slot_size;
-    segment->slots = Arena::kUnit / slot_size;
+    segment->set_slots(slot_size, Arena::kUnit / slot_size);
+    segment->size_class = size_class;
     segment->requested = std::make_unique<size_t[]>(segment->slots);
     small_segments_.push_back(segment);
-    change(stats_.segment, 1, /*small=*/true);
-    ++stats_.num_device_alloc;
+    statistics_.make_segment(/*small=*/true);
   }
   const Block block{segment, segment->base + segment->carved++ * slot_size};
   reserve(static_cast<int64_t>(slot_size), /*small=*/true);
@@ -166,13 +147,12 @@ Pool::Block Pool::take_large(size_t nbytes) {
   if (nbytes > limit_ || reserved_ > limit_ - nbytes) return {};
   auto* segment = Arena::instance().take(nbytes, this);
   if (segment == nullptr) return {};
-  segment->slot_size = segment->size;
-  segment->slots = segment->carved = 1;
+  segment->set_slots(segment->size, 1);
+  segment->carved = 1;
   segment->requested = std::make_unique<size_t[]>(1);
   // Pages past the request are never touched: only what was asked for counts against the limit.
   segment->requested[0] = nbytes;
-  change(stats_.segment, 1, /*small=*/false);
-  ++stats_.num_device_alloc;
+  statistics_.make_segment(/*small=*/false);
   reserve(static_cast<int64_t>(segment->size), /*small=*/false);
   return {segment, segment->base};
 }
@@ -181,8 +161,7 @@ void Pool::release_unused() {
   auto& arena = Arena::instance();
   for (const auto& [size, segment] : free_large_) {
     reserve(-static_cast<int64_t>(size), /*small=*/false);
-    change(stats_.segment, -1, /*small=*/false);
-    ++stats_.num_device_free;
+    statistics_.release_segment(/*small=*/false);
     arena.give_back(segment);
   }
   free_large_.clear();
@@ -197,8 +176,7 @@ void Pool::release_unused() {
   std::erase_if(small_segments_, [&](Segment* segment) {
     if (!idle(segment)) return false;
     reserve(-static_cast<int64_t>(segment->carved * segment->slot_size), /*small=*/true);
-    change(stats_.segment, -1, /*small=*/true);
-    ++stats_.num_device_free;
+    statistics_.release_segment(/*small=*/true);
     arena.give_back(segment);
     return true;
   });
@@ -206,28 +184,12 @@ void Pool::release_unused() {
 
 void Pool::reserve(int64_t bytes, bool small) {
   reserved_ = static_cast<size_t>(static_cast<int64_t>(reserved_) + bytes);
-  change(stats_.reserved_bytes, bytes, small);
-}
-
-void Pool::count(size_t rounded, size_t requested, bool small) {
-  change(stats_.allocation, 1, small);
-  change(stats_.active, 1, small);
-  change(stats_.allocated_bytes, static_cast<int64_t>(rounded), small);
-  change(stats_.active_bytes, static_cast<int64_t>(rounded), small);
-  change(stats_.requested_bytes, static_cast<int64_t>(requested), small);
-}
-
-void Pool::discount(size_t rounded, size_t requested, bool small) {
-  change(stats_.allocation, -1, small);
-  change(stats_.active, -1, small);
-  change(stats_.allocated_bytes, -static_cast<int64_t>(rounded), small);
-  change(stats_.active_bytes, -static_cast<int64_t>(rounded), small);
-  change(stats_.requested_bytes, -static_cast<int64_t>(requested), small);
+  statistics_.reserve(bytes, small);
 }
 
 void Pool::throw_out_of_memory(size_t nbytes) {
-  ++stats_.num_ooms;
-  const auto allocated = static_cast<size_t>(stats_.allocated_bytes[kAggregate].current);
+  ++statistics_.out_of_memory;
+  const auto allocated = static_cast<size_t>(statistics_.allocated());
   const size_t free = limit_ > reserved_ ? limit_ - reserved_ : 0;
   TORCH_CHECK_WITH(OutOfMemoryError, false, name_, " out of memory. Tried to allocate ",
                    mebibytes(nbytes), ". It has a total capacity of ", mebibytes(limit_),
@@ -244,7 +206,7 @@ void Pool::empty_cache() {
 
 DeviceStats Pool::stats() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  return stats_;
+  return statistics_.device_stats();
 }
 
 size_t Pool::reserved() {
@@ -252,33 +214,14 @@ size_t Pool::reserved() {
   return reserved_;
 }
 
-namespace {
-
-template <class F>
-void for_each_stat(DeviceStats& stats, F&& apply) {
-  for (auto* array : {&stats.allocation, &stats.segment, &stats.active, &stats.inactive_split,
-                      &stats.allocated_bytes, &stats.reserved_bytes, &stats.active_bytes,
-                      &stats.inactive_split_bytes, &stats.requested_bytes}) {
-    for (Stat& stat : *array) apply(stat);
-  }
-  apply(stats.oversize_allocations);
-  apply(stats.oversize_segments);
-}
-
-}  // namespace
-
 void Pool::reset_peak_stats() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for_each_stat(stats_, [](Stat& stat) { stat.reset_peak(); });
+  statistics_.reset_peaks();
 }
 
 void Pool::reset_accumulated_stats() {
   const std::lock_guard<std::mutex> lock(mutex_);
-  for_each_stat(stats_, [](Stat& stat) { stat.reset_accumulated(); });
-  stats_.num_alloc_retries = 0;
-  stats_.num_ooms = 0;
-  stats_.num_device_alloc = 0;
-  stats_.num_device_free = 0;
+  statistics_.reset_accumulated();
 }
 
 namespace {

@@ -12,10 +12,9 @@
 #include <vector>
 
 #include "device/host/arena.h"
+#include "device/host/statistics.h"
 
 namespace torch_fl::host {
-
-using DeviceStats = c10::CachingDeviceAllocator::DeviceStats;
 
 class Pool {
  public:
@@ -59,8 +58,6 @@ class Pool {
   Block take_large(size_t nbytes);
   void release_unused();
   void reserve(int64_t bytes, bool small);
-  void count(size_t rounded, size_t requested, bool small);
-  void discount(size_t rounded, size_t requested, bool small);
   [[noreturn]] void throw_out_of_memory(size_t nbytes);
 
   const std::string name_;
@@ -75,7 +72,7 @@ class Pool {
   std::multimap<size_t, Segment*> free_large_;  // by size in bytes
   std::vector<Segment*> small_segments_;
   size_t reserved_ = 0;
-  DeviceStats stats_;
+  Statistics statistics_;
 };
 
 }  // namespace torch_fl::host

@@ -99,10 +99,11 @@ def _cotangent(result: torch.Tensor, generator: torch.Generator) -> torch.Tensor
 def _samples(op: Any, dtype: torch.dtype, requires_grad: bool) -> Iterator[tuple[int, Any]]:
     """The operator's samples; everything is seeded before each of them.
 
-    As PyTorch's own ``set_seed`` does it: the calls in between draw numbers too and must not
-    change the samples. Not by ``set_seed``, for the reason that `seed_generators` gives.
+    As PyTorch's ``OpInfo.sample_inputs`` does it: the calls in between draw numbers too and must
+    not change the samples. Not by ``sample_inputs`` itself, which also inspects the stack for the
+    test that called it, 50 ms a time, and seeds slowly (see `seed_generators`).
     """
-    samples = iter(op.sample_inputs("cpu", dtype, requires_grad=requires_grad, set_seed=False))
+    samples = iter(op.sample_inputs_func(op, "cpu", dtype, requires_grad))
     for index in itertools.count():
         seed_generators(CPU, _SAMPLE_SEED)
         random.seed(_SAMPLE_SEED)

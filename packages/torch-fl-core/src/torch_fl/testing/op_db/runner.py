@@ -11,7 +11,7 @@ import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from ctypes import c_char
 from pathlib import Path
 from typing import Any, Final
@@ -136,7 +136,8 @@ class Runner:
         with ThreadPoolExecutor(len(self._logs)) as threads:
             futures = [threads.submit(self._work, queue, log, on_result) for log in self._logs]
             try:
-                for future in futures:
+                # Not one after the other: the first may be waiting for a worker that hangs.
+                for future in wait(futures, return_when=FIRST_EXCEPTION).done:
                     future.result()
             except BaseException:
                 self._stop()
