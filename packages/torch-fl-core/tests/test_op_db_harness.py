@@ -53,6 +53,17 @@ def _add_unseen(x: torch.Tensor) -> torch.Tensor:
     return x
 
 
+def _add_elsewhere(x: torch.Tensor) -> torch.Tensor:
+    """Like ``x.add_(1).sum()``, but the storage has other memory afterwards."""
+    x.untyped_storage().resize_(4096)
+    return x.add_(1).sum()
+
+
+def _add_to_another_storage(x: torch.Tensor) -> torch.Tensor:
+    x.data = x.clone()
+    return x.add_(1).sum()
+
+
 def _zeroed_at_the_end(x: torch.Tensor) -> torch.Tensor:
     y = x + 1
     y[-1, -1] = 0
@@ -100,6 +111,8 @@ DIFFERENCES: dict[str, tuple[Callable[..., Any], Callable[..., Any], str]] = {
     "a view for the input": (lambda x: x.add_(1), lambda x: x.add_(1).view(3, 4), "alias"),
     "results that share memory": (lambda x: (x + 1, x + 1), _two_on_one_storage, "alias"),
     "results that are one object": (lambda x: (x + 1, x + 1), _twice_the_same, "alias"),
+    "memory exchanged": (lambda x: x.add_(1).sum(), _add_elsewhere, "alias"),
+    "storage exchanged": (lambda x: x.add_(1).sum(), _add_to_another_storage, "alias"),
     "version counter": (lambda x: x.add_(1), _add_unseen, "version"),
     "version counter twice": (lambda x: x.add_(2), lambda x: x.add_(1).add_(1), "version"),
     "an input written": (lambda x: x + 1, lambda x: _add_unseen(x) + 0, "value"),
@@ -128,6 +141,39 @@ def test_metadata_is_compared_where_values_are_undefined() -> None:
     assert _compare(lambda x: x + 1, lambda x: x + 2, _matrix(), expectation=undefined) == 0.0
     with pytest.raises(Mismatch, match="dtype"):
         _compare(lambda x: x, lambda x: x.int(), _matrix(), expectation=undefined)
+
+
+def test_views_of_private_tensors_may_be_declared() -> None:
+    may = Expectation(CPU, private_views=True)
+
+    def private_view(x: torch.Tensor) -> torch.Tensor:
+        return (x + 1).view(3, 4)
+
+    with pytest.raises(Mismatch, match="is_view"):
+        _compare(lambda x: x + 1, private_view, _matrix())
+    assert _compare(lambda x: x + 1, private_view, _matrix(), expectation=may) == 0.0
+    with pytest.raises(Mismatch, match="alias"):  # an input is not private
+        _compare(lambda x: x.clone(), lambda x: x.view(3, 4), _matrix(), expectation=may)
+
+
+def test_a_resize_may_be_counted_once_more() -> None:
+    def counted(times: int) -> Callable[[torch.Tensor], torch.Tensor]:
+        def resize_and_fill(x: torch.Tensor) -> torch.Tensor:
+            with torch.autograd._unsafe_preserve_version_counter(x):
+                x.resize_(2, 2).fill_(1)
+            for _ in range(times):
+                x.fill_(1)
+            return x
+
+        return resize_and_fill
+
+    empty = torch.zeros(0)
+    assert _compare(counted(1), counted(2), empty) == 0.0
+    for wrong in (0, 3):
+        with pytest.raises(Mismatch, match="version"):
+            _compare(counted(1), counted(wrong), empty)
+    with pytest.raises(Mismatch, match="version"):  # without a resize, never
+        _compare(lambda x: x.fill_(1), lambda x: x.fill_(1).fill_(1), _matrix())
 
 
 def test_a_difference_within_tolerance_is_measured() -> None:

@@ -14,17 +14,12 @@ namespace {
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
                std::optional<double> scale, bool enable_gqa) {
-  Relabeling call;
-  const auto alias = [&](const at::Tensor& tensor) {
-    at::Tensor result = call.alias(tensor);
-    // The choice looks at requires_grad: some implementations give no gradient for a mask.
-    if (tensor.defined() && tensor.requires_grad()) result.set_requires_grad(true);
-    return result;
-  };
-  const at::Tensor target_query = alias(query);
-  const at::Tensor target_key = alias(key);
-  const at::Tensor target_value = alias(value);
-  const auto target_mask = mask ? std::optional(alias(*mask)) : std::nullopt;
+  // Some implementations give no gradient for a mask.
+  Relabeling call{Relabeling::WithGrad()};
+  const at::Tensor target_query = call.alias(query);
+  const at::Tensor target_key = call.alias(key);
+  const at::Tensor target_value = call.alias(value);
+  const auto target_mask = mask ? std::optional(call.alias(*mask)) : std::nullopt;
   const KernelScope scope(call.device());
   return at::_ops::_fused_sdp_choice::call(target_query, target_key, target_value, target_mask,
                                            dropout_p, is_causal, scale, enable_gqa);

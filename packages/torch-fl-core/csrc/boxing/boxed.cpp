@@ -99,13 +99,12 @@ IValue wrap(Relabeling& call, IValue&& value) {
 }
 
 // `known`: an operator of PyTorch's own, whose schema can be trusted.
-void run_boxed(const c10::OperatorHandle& handle, DispatchKey key, torch::jit::Stack* stack,
-               bool known) {
+void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey key,
+               torch::jit::Stack* stack, bool known) {
   const auto& arguments = handle.schema().arguments();
   const size_t count = arguments.size();
   const size_t base = stack->size() - count;
 
-  Relabeling call;
   // The caller's tensors outlive the call here; the aliases in `aliases`, since the kernel pops its
   // arguments from the stack.
   const c10::SmallVector<IValue, 8> given(std::make_move_iterator(stack->begin() + base),
@@ -145,7 +144,14 @@ void run_boxed(const c10::OperatorHandle& handle, DispatchKey key, torch::jit::S
 
 void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
                   torch::jit::Stack* stack) {
-  run_boxed(handle, op.key, stack, /*known=*/true);
+  Relabeling call;
+  run_boxed(call, handle, op.key, stack, /*known=*/true);
+}
+
+void boxed_kernel_with_grad(routing::Operator& op, const c10::OperatorHandle& handle,
+                            torch::jit::Stack* stack) {
+  Relabeling call{Relabeling::WithGrad()};
+  run_boxed(call, handle, op.key, stack, /*known=*/true);
 }
 
 [[noreturn]] void refuse(const c10::OperatorHandle& handle, const char* what, const char* hint) {
@@ -159,7 +165,8 @@ void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
     refuse(handle, "there is no kernel for it on the target, ",
            c10::DeviceTypeName(target().type, /*lower_case=*/true).c_str());
   }
-  run_boxed(handle, key, stack, /*known=*/false);
+  Relabeling call;
+  run_boxed(call, handle, key, stack, /*known=*/false);
 }
 
 void refuse_nested(const c10::OperatorHandle& handle, torch::jit::Stack*) {
@@ -188,7 +195,9 @@ void install_boxed_boxing() {
       if (routing::is_installed(name, key) || handle->hasKernelForDispatchKey(key)) continue;
       const bool whole = key == DispatchKey::PrivateUse1 && boxed_whole(name);
       if (whole || handle->hasKernelForDispatchKey(target_key(key))) {
-        routing::install_boxed(*handle, key, "boxing", &boxed_kernel);
+        routing::install_boxed(*handle, key, "boxing",
+                               reads_requires_grad(name) ? &boxed_kernel_with_grad
+                                                         : &boxed_kernel);
       }
     }
   }

@@ -29,7 +29,18 @@ constexpr std::array<std::string_view, 14> kWhole = {
     "aten::full_like",
 };
 
+constexpr std::array<std::string_view, 4> kReadingGrad = {
+    "aten::convolution",
+    "aten::_convolution",
+    "aten::_fused_sdp_choice",
+    "aten::_sparse_mm_reduce_impl",
+};
+
 }  // namespace
+
+bool reads_requires_grad(const c10::OperatorName& name) {
+  return std::find(kReadingGrad.begin(), kReadingGrad.end(), name.name) != kReadingGrad.end();
+}
 
 bool boxed_whole(const c10::OperatorName& name) {
   constexpr std::string_view kForeach = "aten::_foreach_";

@@ -14,6 +14,10 @@ bool boxed_whole(const c10::OperatorName& name);
 // True for an operator whose tensors may lie on several devices, in groups.
 bool spans_devices(const c10::OperatorName& name);
 
+// True for an operator whose kernel on the target looks at requires_grad of its arguments (to choose
+// an implementation, or what to save): its aliases must tell.
+bool reads_requires_grad(const c10::OperatorName& name);
+
 // A dispatch key that no backend registers: what runs under it is PyTorch's own decomposition.
 constexpr c10::DispatchKey kDecomposition = c10::DispatchKey::FPGA;
 

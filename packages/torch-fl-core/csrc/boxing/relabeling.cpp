@@ -39,10 +39,10 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
       return retain(entry.alias);
     }
   }
-  if (C10_UNLIKELY(!impl->key_set().has(c10::DispatchKey::PrivateUse1))) {
-    return alias_layout(impl, access);
-  }
-  return alias_dense(impl, access);
+  const bool dense = impl->key_set().has(c10::DispatchKey::PrivateUse1);
+  auto result = C10_LIKELY(dense) ? alias_dense(impl, access) : alias_layout(impl, access);
+  if (C10_UNLIKELY(with_grad_) && impl->requires_grad()) result.set_requires_grad(true);
+  return result;
 }
 
 at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {

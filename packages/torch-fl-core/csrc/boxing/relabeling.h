@@ -25,6 +25,9 @@ class Relabeling {
   };
 
   Relabeling() = default;
+  // Aliases say `requires_grad` as the caller's tensors do, which costs each an allocation.
+  struct WithGrad {};
+  explicit Relabeling(WithGrad) : with_grad_(true) {}
   ~Relabeling() {
     if (C10_UNLIKELY(page_guard::enabled())) close_pages();
   }
@@ -99,6 +102,7 @@ class Relabeling {
   c10::DeviceIndex device_argument_ = -1;
   // What the device check needs, noted while aliasing; argument numbers count tensor arguments.
   bool suspicious_ = false;
+  const bool with_grad_ = false;
   bool foreign_first_ = false;  // the foreign tensor stood before any flagos tensor
   c10::DeviceIndex second_index_ = -1;
   int16_t second_argument_ = -1;

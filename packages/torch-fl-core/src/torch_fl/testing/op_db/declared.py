@@ -28,6 +28,14 @@ CPU_ARGUMENTS: Final[dict[tuple[str, str], str]] = {
 }
 """(operator, argument path as ``tree.walk`` spells it): the argument that stays on the CPU."""
 
+PRIVATE_VIEWS: Final[dict[str, str]] = {
+    "nn.functional.max_pool1d": (
+        "PyTorch's composite asks is_cpu(): only there it has a kernel without indices; elsewhere "
+        "it pools in two dimensions and squeezes, so the result is a view"
+    ),
+}
+"""Results may be views of a tensor that nobody else has, where the CPU's are no views."""
+
 CPU_RESULTS: Final[dict[str, str]] = {}
 """Operators whose result is a CPU tensor by design, whatever the device of their arguments."""
 

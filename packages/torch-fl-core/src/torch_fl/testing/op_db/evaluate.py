@@ -16,7 +16,7 @@ import torch
 
 from .call import Outcome, perform
 from .compare import Expectation, Mismatch, compare
-from .declared import CPU_RESULTS, UNINITIALISED_RESULTS
+from .declared import CPU_RESULTS, PRIVATE_VIEWS, UNINITIALISED_RESULTS
 from .movers import CPU, Mover
 from .passes import Case, NotDifferentiable, Pass
 from .results import Failure, UnitResult
@@ -126,6 +126,7 @@ class Evaluator:
         return Expectation(
             device=CPU if name in CPU_RESULTS else self._device,
             values=name not in UNINITIALISED_RESULTS,
+            private_views=name in PRIVATE_VIEWS,
         )
 
 
