@@ -83,11 +83,8 @@ bool compatible(const at::Tensor& self, const at::Tensor& from) {
     return tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested() &&
            tensor.has_storage();
   };
-  if (dense(self) && dense(from)) return true;
-  const auto functionality = [](const at::Tensor& tensor) {
-    return std::pair(tensor.layout(), tensor.is_quantized());
-  };
-  return functionality(self) == functionality(from) && !self.is_nested() && !from.is_nested();
+  return (dense(self) && dense(from)) ||
+         self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
 
 }  // namespace

@@ -129,7 +129,7 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
     aliases[i] = relabel_late(call, arguments[i], std::move(aliases[i]));
     (*stack)[base + i] = aliases[i];
   }
-  const KernelScope scope(call.device());
+  const KernelScope scope(call.memory_device());
   try {
     handle.redispatchBoxed(c10::DispatchKeySet(target_key(key)), stack);
     if (writes) call.write_back();

@@ -8,7 +8,7 @@
 namespace torch_fl {
 namespace {
 
-constexpr std::array<std::string_view, 14> kWhole = {
+constexpr std::array<std::string_view, 11> kWhole = {
     // chooses the implementation (oneDNN, cuDNN, ...) by device
     "aten::convolution",
     "aten::convolution_backward",
@@ -24,9 +24,6 @@ constexpr std::array<std::string_view, 14> kWhole = {
     // one crossing instead of several, on hot paths
     "aten::clone",
     "aten::embedding",
-    "aten::ones_like",
-    "aten::zeros_like",
-    "aten::full_like",
 };
 
 constexpr std::array<std::string_view, 4> kReadingGrad = {

@@ -69,6 +69,7 @@ at::Tensor Relabeling::wrap_member(const at::Tensor& member) {
 
 at::Tensor Relabeling::wrap_layout(c10::TensorImpl* impl) {
   const auto keys = impl->key_set();
+  if (results_elsewhere_) return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
   if (keys.has(target().sparse)) {
     const auto& sparse = *static_cast<SparseTensorImpl*>(impl);
     auto result = c10::make_intrusive<SparseTensorImpl>(flagos_keys(keys), impl->dtype());

@@ -80,6 +80,7 @@ at::Tensor Relabeling::wrap(at::Tensor&& result) {
       return std::move(result);
     }
   }
+  if (C10_UNLIKELY(results_elsewhere_)) return std::move(result);
   if (C10_UNLIKELY(page_guard::enabled())) {
     open_pages(storage->data());
     page_guard::adopt(storage->data());
@@ -120,8 +121,11 @@ void Relabeling::write_back() {
 }
 
 void Relabeling::set_device_argument(c10::Device device) {
-  if (device.type() != kFlagos) return;
-  device_argument_ = checked_device(device.index());
+  if (device.type() == kFlagos) {
+    device_argument_ = checked_device(device.index());
+  } else {
+    results_elsewhere_ = true;
+  }
 }
 
 c10::DeviceIndex Relabeling::device_slow() const {

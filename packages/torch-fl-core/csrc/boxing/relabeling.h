@@ -40,7 +40,7 @@ class Relabeling {
   // The returned reference keeps the alias alive and must itself outlive the call.
   at::Tensor alias(const at::Tensor& tensor, Access access = Access::kRead);
 
-  // A device argument: where a factory's result goes.
+  // A device argument: where a factory's result goes, which may be away from flagos.
   void set_device_argument(c10::Device device);
 
   // Marks where the next tensor or tensor-list argument begins, for error messages.
@@ -59,6 +59,10 @@ class Relabeling {
     return C10_LIKELY(device_argument_ < 0 && index_ >= 0) ? index_ : device_slow();
   }
   c10::Device target_device() const { return target().device(device()); }
+  // Whose memory the kernel's results are: -1 when a device argument sends them elsewhere.
+  c10::DeviceIndex memory_device() const {
+    return C10_LIKELY(!results_elsewhere_) ? device() : c10::DeviceIndex{-1};
+  }
 
   // -- after the kernel
 
@@ -102,6 +106,7 @@ class Relabeling {
   c10::DeviceIndex device_argument_ = -1;
   // What the device check needs, noted while aliasing; argument numbers count tensor arguments.
   bool suspicious_ = false;
+  bool results_elsewhere_ = false;
   const bool with_grad_ = false;
   bool foreign_first_ = false;  // the foreign tensor stood before any flagos tensor
   c10::DeviceIndex second_index_ = -1;

@@ -95,9 +95,8 @@ struct Argument<const c10::List<std::optional<at::Tensor>>&> {
   Argument(Relabeling& call, const c10::List<std::optional<at::Tensor>>& given) {
     call.next_argument();
     aliases.reserve(given.size());
-    for (size_t i = 0; i < given.size(); ++i) {
-      const std::optional<at::Tensor> tensor = given.get(i);
-      aliases.push_back(tensor ? std::optional(call.alias(*tensor)) : std::nullopt);
+    for (const auto tensor : at::IOptTensorListRef(given)) {
+      aliases.push_back(tensor.has_value() ? std::optional(call.alias(*tensor)) : std::nullopt);
     }
   }
   const c10::List<std::optional<at::Tensor>>& get(Relabeling&) { return aliases; }
@@ -204,7 +203,7 @@ struct TypedBoxing<Op, Result(Args...)> {
     typed::Pack<std::index_sequence_for<Args...>, Args...> pack(call,
                                                                 std::forward<Args>(given)...);
     call.check_devices(Op::name, Op::overload_name);
-    const KernelScope scope(call.device());
+    const KernelScope scope(call.memory_device());
     const auto kernel = [&](auto&... argument) -> Result {
       return Op::redispatch(c10::DispatchKeySet(target().dense), argument.get(call)...);
     };

@@ -76,6 +76,11 @@ class Typed<Op, Result(Args...)> {
         c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&Typed::dispatch)));
     operator_->set_observed = &set_observed;
   }
+  // The same kernel for tensors of another layout. After install().
+  static void also_for(c10::DispatchKey key) {
+    routing::install(operator_->handle, key, operator_->route,
+                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&Typed::dispatch)));
+  }
 
  private:
   static Result dispatch(Args... args) {
