@@ -28,8 +28,8 @@ class Statement:
 
     def timer(self) -> timeit.Timer:
         """A timer whose loop sees the names as local variables, the cheapest kind."""
-        setup = "; ".join(f"{name} = _{name}" for name in self.names) or "pass"
-        values = {f"_{name}": value for name, value in self.names.items()}
+        setup = "; ".join(f"{name} = given_{name}" for name in self.names) or "pass"
+        values = {f"given_{name}": value for name, value in self.names.items()}
         return timeit.Timer(self.source, setup, globals=values)
 
 

@@ -92,7 +92,7 @@ def uneven(shape: Any, dtype: torch.dtype = torch.float32) -> torch.Tensor:
     """A CPU tensor of values in (-1, 1) without a pattern, the same each time."""
     count = torch.Size(shape).numel()
     values = torch.sin(torch.arange(1, count + 1, dtype=torch.float64) * 1.7)
-    return values.to(dtype).reshape(shape)
+    return values.to(dtype).reshape(shape).clone()  # no view
 
 
 def leaf(*shape: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:

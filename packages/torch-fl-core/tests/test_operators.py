@@ -351,7 +351,9 @@ def test_linear_algebra(name: str, dtype: torch.dtype) -> None:
 
 @pytest.mark.parametrize("name", ["svd", "eigh", "eig", "lstsq", "matrix_rank", "ldl_factor"])
 def test_decompositions_without_gradients(name: str) -> None:
-    given = [_definite(3, 3).detach()] + ([uneven((3, 2), torch.float64)] if name == "lstsq" else [])
+    given = [_definite(3, 3).detach()] + (
+        [uneven((3, 2), torch.float64)] if name == "lstsq" else []
+    )
     assert_same(getattr(torch.linalg, name), *given, exact=False)
 
 

@@ -6,6 +6,7 @@ views, and exchanges of storages. The comparison with the CPU includes all of th
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,9 +42,7 @@ IN_PLACE: dict[str, Callable[[torch.Tensor], Any]] = {
     "masked_scatter_": lambda x: x.masked_scatter_(x > 0, x.flatten()),
     "index_fill_": lambda x: x.index_fill_(0, torch.tensor([0], device=x.device), 5),
     "index_add_": lambda x: x.index_add_(0, torch.tensor([0], device=x.device), x[1:2].clone()),
-    "index_put_": lambda x: x.index_put_(
-        (torch.tensor([0, 0]),), x[1:2].clone(), accumulate=True
-    ),
+    "index_put_": lambda x: x.index_put_((torch.tensor([0, 0]),), x[1:2].clone(), accumulate=True),
     "scatter_": lambda x: x.scatter_(0, torch.zeros(1, 4, dtype=torch.int64, device=x.device), 7.0),
     "triu_": lambda x: x.triu_(),
     "sigmoid_": lambda x: torch.sigmoid_(x),
@@ -72,8 +71,16 @@ IN_PLACE: dict[str, Callable[[torch.Tensor], Any]] = {
     "foreach zero": lambda x: torch._foreach_zero_([x[1], x[2]]),
     "foreach copy": lambda x: torch._foreach_copy_([x], [x * 2]),
     "fused sgd": lambda x: torch._fused_sgd_(
-        [x], [x.clone()], [x.clone()], weight_decay=0.1, momentum=0.9, lr=0.1, dampening=0.0,
-        nesterov=False, maximize=False, is_first_step=False,
+        [x],
+        [x.clone()],
+        [x.clone()],
+        weight_decay=0.1,
+        momentum=0.9,
+        lr=0.1,
+        dampening=0.0,
+        nesterov=False,
+        maximize=False,
+        is_first_step=False,
     ),
     "amp unscale": lambda x: torch._amp_foreach_non_finite_check_and_unscale_(
         [x], torch.zeros(1, device=x.device), torch.full((1,), 0.5, device=x.device)
@@ -350,7 +357,7 @@ def test_memory_addresses_of_live_tensors_never_overlap() -> None:
     del kept[::3]
     kept += [torch.full((1 + i % 70,), float(i), device="flagos") for i in range(300)]
     ranges = sorted((x.data_ptr(), x.data_ptr() + x.untyped_storage().nbytes()) for x in kept)
-    assert all(end <= begin for (_, end), (begin, _) in zip(ranges, ranges[1:], strict=False))
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(ranges))
     assert all(address % 64 == 0 for address, _ in ranges)
     assert all(x.unique().numel() == 1 for x in kept)
 

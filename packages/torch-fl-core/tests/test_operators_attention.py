@@ -191,8 +191,7 @@ def test_tensors_of_two_devices_are_refused() -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")  # forward mode's
 def test_attention_gradcheck() -> None:
     given = [
-        x.detach().to("flagos").requires_grad_()
-        for x in _heads(1, 2, 3, 4, dtype=torch.float64)
+        x.detach().to("flagos").requires_grad_() for x in _heads(1, 2, 3, 4, dtype=torch.float64)
     ]
     assert torch.autograd.gradcheck(attend, given)
     with sdpa_kernel(SDPBackend.MATH):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+from memory_level import assert_allocated
 from parity import assert_same, gradients, leaf, uneven, with_gradients
 from torch import nn
 from torch.autograd import forward_ad
@@ -20,12 +21,16 @@ if TYPE_CHECKING:
 
 IN_GRAPHS: dict[str, Callable[[torch.Tensor], Any]] = {
     "in-place on a view": lambda x: _then(x * 1, lambda y: y[1].mul_(3)),
-    "in-place on a chain of views": lambda x: _then(x * 1, lambda y: y.t()[1:].view_as(y.t()[1:]).exp_()),
+    "in-place on a chain of views": lambda x: _then(
+        x * 1, lambda y: y.t()[1:].view_as(y.t()[1:]).exp_()
+    ),
     "in-place before a view is used": lambda x: _views_after(x * 1),
     "copy into a slice": lambda x: _then(torch.zeros_like(x), lambda y: y[:, 1].copy_(x[:, 0])),
     "setitem": lambda x: _then(x * 1, lambda y: y.__setitem__((0, 1), x[1, 0] * 2)),
     "setitem by mask": lambda x: _then(x * 1, lambda y: y.__setitem__(y > 0, 0.0)),
-    "index_put": lambda x: _then(x * 1, lambda y: y.index_put_((torch.tensor([0, 0]),), x[:2], True)),
+    "index_put": lambda x: _then(
+        x * 1, lambda y: y.index_put_((torch.tensor([0, 0]),), x[:2], True)
+    ),
     "expand": lambda x: x[:1].expand(3, 4) * x,
     "as_strided": lambda x: (x * 1).as_strided((2, 2), (4, 1), 1),
     "unbind": lambda x: sum(y * i for i, y in enumerate(x.unbind(1))),
@@ -240,11 +245,10 @@ def test_functional_modules() -> None:
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_forward_mode() -> None:
     def run(x: torch.Tensor, t: torch.Tensor) -> Any:
-        results = []
         with forward_ad.dual_level():
             dual = forward_ad.make_dual(x, t)
             plain = torch.ones_like(x)
-            for function in (
+            functions = (
                 lambda y: y.exp() * y,
                 lambda y: y.sum(0),
                 lambda y: y @ y.t(),
@@ -258,8 +262,8 @@ def test_forward_mode() -> None:
                 lambda y: functional.softmax(y, -1),
                 lambda y: y.to(torch.float64),
                 lambda y: y.double().float() - y.t().reshape(3, 4),
-            ):
-                results.append(tuple(forward_ad.unpack_dual(function(dual))))
+            )
+            results = [tuple(forward_ad.unpack_dual(function(dual))) for function in functions]
         return [y for pair in results for y in pair if y is not None]
 
     assert_same(run, uneven((3, 4)), uneven((3, 4)).cos())
@@ -269,7 +273,7 @@ def test_zero_tensors_of_forward_mode_cost_no_memory() -> None:
     before = torch.flagos.memory_allocated()
     zero = torch._efficientzerotensor((1000, 1000), device="flagos")
     assert zero._is_zerotensor()
-    assert torch.flagos.memory_allocated() == before
+    assert_allocated(before)
     x = torch.ones(2, 2, device="flagos")
     small = torch._efficientzerotensor((2, 2), device="flagos")
     assert (x + small).tolist() == x.tolist()
@@ -358,9 +362,8 @@ SAMPLES: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
 @pytest.mark.parametrize("name", SAMPLES)
 def test_gradcheck(name: str) -> None:
     function, shapes = SAMPLES[name]
-    given = [
-        x.detach().to("flagos").requires_grad_() for x in (leaf(*s, dtype=torch.float64) for s in shapes)
-    ]  # fmt: skip
+    host = [uneven(shape, torch.float64) for shape in shapes]
+    given = [x.to("flagos").requires_grad_() for x in host]
     options = {"check_batched_grad": True, "check_forward_ad": True}
     assert torch.autograd.gradcheck(function, given, **options)
     assert torch.autograd.gradgradcheck(function, given)
@@ -413,7 +416,7 @@ def test_a_graph_is_freed_with_its_last_tensor() -> None:
     y.backward()
     del y
     x.grad = None
-    assert torch.flagos.memory_allocated() == before
+    assert_allocated(before)
 
 
 def test_a_graph_may_cross_devices() -> None:

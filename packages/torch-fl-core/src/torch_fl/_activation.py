@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from torch_fl._compat import autograd_guard, interpreter_exit, torch_binary
+from torch_fl._compat import autograd_guard, engine_threads, interpreter_exit, torch_binary
 from torch_fl.plugins import selection
 from torch_fl.plugins.spec import DelegateRuntime, HostRuntime
 
@@ -31,6 +31,7 @@ def activate() -> None:
         _claim()
         if isinstance(runtime, HostRuntime):
             extension.activate_host(runtime.devices, runtime.memory_limit, runtime.guard)
+            engine_threads.install()
         elif isinstance(runtime, DelegateRuntime):
             extension.activate_delegate(runtime.device_type)
         _register_module()

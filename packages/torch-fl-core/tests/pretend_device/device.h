@@ -28,10 +28,12 @@ void count(const std::string& what, int64_t by = 1);
 void note(const std::string& what, int64_t value);
 int64_t told(const std::string& what);  // 0 for what was never counted or noted
 
-// -- devices. A context is what a device has once somebody has worked on it.
+// -- devices. A context is what a device has once somebody has worked on it. As with CUDA, making
+// another device current makes a context there, and going back to one does not.
 DeviceIndex current_device();
-void set_device(DeviceIndex device);               // makes a context
-void restore_device(DeviceIndex device) noexcept;  // does not
+void set_device(DeviceIndex device);
+void restore_device(DeviceIndex device) noexcept;
+void make_context(DeviceIndex device);
 bool has_context(DeviceIndex device);
 void initialize();
 bool initialized();

@@ -19,7 +19,9 @@ constexpr StreamId kFirstHighPriority = 33;
 constexpr StreamId kPooled = 4;  // per device and priority; then they come round again
 constexpr StreamId kFirstNew = 100;
 
+// The driver's current device, and the one that was asked for without making a context.
 thread_local DeviceIndex t_device = 0;
+thread_local DeviceIndex t_wanted = -1;
 thread_local std::array<StreamId, kDevices> t_streams{};
 
 std::array<std::atomic<bool>, kDevices> g_contexts{};
@@ -182,16 +184,27 @@ int64_t told(const std::string& what) {
   return found == all_told().values.end() ? 0 : found->second;
 }
 
-DeviceIndex current_device() { return t_device; }
+DeviceIndex current_device() { return t_wanted >= 0 ? t_wanted : t_device; }
 
 void set_device(DeviceIndex device) {
-  g_contexts[slot(device)] = true;
+  slot(device);
+  t_wanted = -1;
+  if (device == t_device) return;
+  make_context(device);
   t_device = device;
 }
 
 void restore_device(DeviceIndex device) noexcept {
-  if (device >= 0 && device < kDevices) t_device = device;
+  if (device < 0 || device >= kDevices) return;
+  if (g_contexts[static_cast<size_t>(device)]) {
+    t_device = device;
+    t_wanted = -1;
+  } else {
+    t_wanted = device;
+  }
 }
+
+void make_context(DeviceIndex device) { g_contexts[slot(device)] = true; }
 
 bool has_context(DeviceIndex device) { return g_contexts[slot(device)]; }
 

@@ -1,5 +1,6 @@
 // Owns: PyTorch's accelerator hooks of the pretend device, and its generators.
 #include <ATen/CPUGeneratorImpl.h>
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/detail/HPUHooksInterface.h>
 
 #include <array>

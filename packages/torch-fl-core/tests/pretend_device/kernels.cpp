@@ -1,4 +1,5 @@
-// Owns: kernels of the pretend device that compute.
+// Owns: kernels of the pretend device that compute: a few that are its own in what they do, and all
+// others of which the CPU has one.
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_foreach_add_ops.h>
@@ -6,6 +7,9 @@
 #include <ATen/ops/uniform_ops.h>
 #include <torch/library.h>
 
+#include <algorithm>
+#include <array>
+#include <set>
 #include <string_view>
 
 #include "on_host.h"
@@ -13,7 +17,8 @@
 namespace pretend {
 namespace {
 
-constexpr auto kHost = c10::DispatchKeySet(c10::DispatchKey::CPU);
+constexpr auto kCpu = c10::DispatchKey::CPU;
+constexpr auto kHost = c10::DispatchKeySet(kCpu);
 
 bool is_written(const c10::Argument& argument) {
   return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
@@ -21,8 +26,8 @@ bool is_written(const c10::Argument& argument) {
 
 void count_version(const at::Tensor& tensor) { tensor.unsafeGetTensorImpl()->bump_version(); }
 
-// Any operator of which the CPU has a kernel.
-template <bool counts_versions>
+// Any operator of which the CPU has a kernel. One that writes lists runs below everything that
+// counts versions, so it counts them itself, as fused kernels do.
 void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   const auto& schema = op.schema();
   const size_t count = schema.arguments().size();
@@ -44,7 +49,6 @@ void on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
   for (size_t i = stack->size() - schema.returns().size(); i < stack->size(); ++i) {
     (*stack)[i] = call.result((*stack)[i]);
   }
-  if (!counts_versions) return;
   for (size_t i = 0; i < count; ++i) {
     if (!is_written(schema.arguments()[i]) || !given[i].isTensorList()) continue;
     for (const at::Tensor& tensor : given[i].toTensorVector()) count_version(tensor);
@@ -57,6 +61,8 @@ at::Tensor mm(const at::Tensor& self, const at::Tensor& other) {
   const at::Tensor b = call.argument(other, /*written=*/false);
   TORCH_CHECK(a.size(1) == b.size(0), "hpu kernel mm: a matrix of ", a.sizes(), " on ",
               self.device(), " cannot be multiplied by one of ", b.sizes());
+  note("mm: stream", current_stream(call.device()));
+  count("mm on " + self.device().str());
   return call.result(at::_ops::mm::redispatch(kHost, a, b));
 }
 
@@ -71,7 +77,6 @@ at::Tensor& uniform_(at::Tensor& self, double from, double to,
   return self;
 }
 
-// As a fused kernel does it: below everything that counts versions, so it counts them itself.
 void foreach_add_(at::TensorList self, at::TensorList other, const at::Scalar& alpha) {
   const at::AutoDispatchBelowADInplaceOrView guard;
   for (size_t i = 0; i < self.size(); ++i) {
@@ -83,100 +88,38 @@ void foreach_add_(at::TensorList self, at::TensorList other, const at::Scalar& a
   count("_foreach_add_.List");
 }
 
-// Whatever a small model, its losses and its optimizers need.
-constexpr std::string_view kOnHost[] = {
-    "add.Tensor",
-    "add_.Tensor",
-    "add.out",
-    "sub.Tensor",
-    "mul.Tensor",
-    "mul_.Tensor",
-    "mul.out",
-    "div.Tensor",
-    "div_.Tensor",
-    "neg",
-    "sqrt",
-    "pow.Tensor_Scalar",
-    "exp",
-    "reciprocal",
-    "lerp_.Scalar",
-    "addcmul_",
-    "addcdiv_",
-    "mul_.Scalar",
-    "maximum",
-    "abs",
-    "eq.Tensor",
-    "eq.Scalar",
-    "ne.Tensor",
-    "ne.Scalar",
-    "gt.Scalar",
-    "all",
-    "any",
-    "isnan",
-    "equal",
-    "relu",
-    "relu_",
-    "threshold_backward",
-    "tanh",
-    "tanh_backward",
-    "sigmoid",
-    "sigmoid_backward",
-    "sum",
-    "sum.dim_IntList",
-    "mean",
-    "mean.dim",
-    "max",
-    "mse_loss",
-    "mse_loss_backward",
-    "_log_softmax",
-    "_log_softmax_backward_data",
-    "nll_loss_forward",
-    "nll_loss_backward",
-    "addmm",
-    "addmm.out",
-    "mm.out",
-    "bmm",
-    "cat",
-    "index.Tensor",
-    "index_select",
-    "fill_.Scalar",
-    "fill_.Tensor",
-    "zero_",
-    "normal_",
-    "bernoulli_.float",
-    "random_",
-    "randperm",
-    "native_layer_norm",
-    "native_layer_norm_backward",
-};
-constexpr std::string_view kFused[] = {
-    "_foreach_add_.Scalar",
-    "_foreach_mul_.Scalar",
-    "_foreach_mul_.Tensor",
-    "_foreach_div_.Scalar",
-    "_foreach_div_.ScalarList",
-    "_foreach_lerp_.Scalar",
-    "_foreach_addcmul_.Scalar",
-    "_foreach_addcdiv_.Scalar",
-    "_foreach_addcdiv_.ScalarList",
-    "_foreach_sqrt",
-    "_foreach_add.List",
-    "_foreach_add.Scalar",
-    "_foreach_neg",
-    "_foreach_sub_.List",
-    "_foreach_norm.Scalar",
-    "_fused_adamw_",
-};
+// A view or an exchange of storage: not for borrowed tensors.
+bool is_about_storage(const c10::FunctionSchema& schema) {
+  constexpr std::array<std::string_view, 6> kStorage{"aten::empty",    "aten::empty_strided",
+                                                     "aten::resize_",  "aten::set_",
+                                                     "aten::set_data", "aten::_local_scalar_dense"};
+  for (const auto& result : schema.returns()) {
+    if (result.alias_info() != nullptr && !result.alias_info()->isWrite()) return true;
+  }
+  return std::find(kStorage.begin(), kStorage.end(), schema.name()) != kStorage.end();
+}
+
+// Accelerators have kernels over whole lists where the CPU has compositions. Subtraction is left as
+// a composition, because an accelerator takes that way too: for lists that its kernel cannot do.
+bool is_list_kernel(const c10::OperatorName& name) {
+  constexpr std::string_view kForeach = "aten::_foreach_";
+  return name.name.rfind(kForeach, 0) == 0 && name.name.rfind("aten::_foreach_sub", 0) != 0 &&
+         name.overload_name.find("out") == std::string::npos;
+}
 
 TORCH_LIBRARY_IMPL(aten, HPU, library) {
   library.impl("mm", &mm);
   library.impl("uniform_", &uniform_);
   library.impl("_foreach_add_.List", &foreach_add_);
-  for (const auto name : kOnHost) {
-    library.impl(name.data(), torch::CppFunction::makeFromBoxedFunction<&on_host<false>>());
-  }
-  for (const auto name : kFused) {
-    library.impl(name.data(), torch::CppFunction::makeFromBoxedFunction<&on_host<true>>());
+  const std::set<std::string> own{"aten::mm", "aten::uniform_", "aten::_foreach_add_.List"};
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    const auto op = dispatcher.findSchema(name);
+    if (!op || name.name.rfind("aten::", 0) != 0) continue;
+    if (!op->hasKernelForDispatchKey(kCpu) && !is_list_kernel(name)) continue;
+    const auto full = c10::toString(name);
+    if (own.count(full) > 0 || is_about_storage(op->schema())) continue;
+    library.impl(full.c_str(), torch::CppFunction::makeFromBoxedFunction<&on_host>());
   }
 }
 

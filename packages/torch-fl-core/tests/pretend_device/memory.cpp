@@ -36,7 +36,7 @@ class Allocator final : public c10::DeviceAllocator {
     const auto device = current_device();
     if (nbytes == 0) return {nullptr, Device(kType, device)};
     require_initialized();
-    set_device(device);  // memory needs a context
+    make_context(device);
     const std::lock_guard<std::mutex> lock(mutex_);
     void* data = take(nbytes, device);
     return {data, data, &release, Device(kType, device)};

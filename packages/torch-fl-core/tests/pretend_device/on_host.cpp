@@ -22,10 +22,10 @@ at::Tensor borrowed(const at::Tensor& tensor) {
 
 at::Tensor HostCall::argument(const at::Tensor& tensor, bool written) {
   if (!tensor.defined() || tensor.device().type() != kType) return tensor;
-  const Device device(kType, device());
-  TORCH_CHECK(device_ < 0 || tensor.device() == device,
+  const Device mine(kType, device());
+  TORCH_CHECK(device_ < 0 || tensor.device() == mine,
               "Expected all tensors to be on the same device, but found at least two devices, ",
-              device, " and ", tensor.device(), "!");
+              mine, " and ", tensor.device(), "!");
   device_ = tensor.device().index();
   for (auto& entry : entries_) {
     if (!entry.original.is_same(tensor)) continue;

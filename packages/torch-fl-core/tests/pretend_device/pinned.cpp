@@ -78,7 +78,7 @@ const at::HostAllocatorRegistry<kType> g_register_pinned(&pinned_allocator());
 bool is_pinned(const void* data) { return pinned_allocator().owns(data); }
 
 void record_pinned_use(const c10::DataPtr& data, Stream stream) {
-  pinned_allocator().record_event(data.mutable_get(), data.get_context(), stream);
+  pinned_allocator().record_event(data.get(), data.get_context(), stream);
 }
 
 }  // namespace pretend

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/mul.h>
 #include <c10/core/CachingDeviceAllocator.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/library.h>
 
 #include "on_host.h"
@@ -25,7 +26,7 @@ at::Tensor scale(const at::Tensor& tensor, double factor) { return at::mul(tenso
 
 at::Tensor complain(const at::Tensor& tensor, const std::string& kind) {
   const auto device = tensor.device();
-  const auto message = c10::str("no luck on ", device, " with ", kind, ", hpu:12x or my_hpu:1");
+  const auto message = c10::str("no luck on ", device, " with ", kind, ", and nothing on my_hpu:1");
   TORCH_CHECK_INDEX(kind != "index", message);
   TORCH_CHECK_VALUE(kind != "value", message);
   TORCH_CHECK_TYPE(kind != "type", message);
@@ -50,6 +51,10 @@ TORCH_LIBRARY_IMPL(pretend, HPU, library) {
 
 int64_t told_of(const std::string& what) { return told(what); }
 int64_t stream_on(int64_t device) { return current_stream(static_cast<DeviceIndex>(device)); }
+void set_current_stream(int64_t device, int64_t stream) {
+  c10::impl::VirtualGuardImpl(kType).exchangeStream(
+      Stream(Stream::UNSAFE, Device(kType, static_cast<DeviceIndex>(device)), stream));
+}
 int64_t memory_stream(int64_t data) { return stream_of(reinterpret_cast<void*>(data)); }
 
 std::vector<int64_t> contexts() {
@@ -69,11 +74,18 @@ bool has_primary_context(const std::string& type, int64_t device) {
   return hooks(type).hasPrimaryContext(static_cast<DeviceIndex>(device));
 }
 
+int64_t pooled_stream(const std::string& device, bool high_priority) {
+  const Device place(device);
+  return c10::impl::VirtualGuardImpl(place.type())
+      .getStreamFromGlobalPool(place, high_priority)
+      .id();
+}
+
 std::string device_of_pointer(const std::string& type, int64_t data) {
   return text(hooks(type).getDeviceFromPtr(reinterpret_cast<void*>(data)));
 }
 
-at::Generator default_generator_of(int64_t device) {
+std::optional<at::Generator> default_generator_of(int64_t device) {
   return default_generator(static_cast<DeviceIndex>(device));
 }
 
@@ -110,16 +122,22 @@ TORCH_LIBRARY(pretend, library) {
   library.def("scale(Tensor tensor, float factor) -> Tensor");
   library.def("complain(Tensor tensor, str kind) -> Tensor");
   library.def("compare(Tensor left, Tensor right) -> Tensor");
+  // As `torch.cuda._lazy_init` starts its device.
+  library.def("lazy_init() -> ()", [] { at::globalContext().lazyInitDevice(kType); });
   library.def("told(str what) -> int", &told_of);
   library.def("current_device() -> int", [] { return int64_t{current_device()}; });
+  library.def("set_device(int device) -> ()",
+              [](int64_t device) { set_device(static_cast<DeviceIndex>(device)); });
   library.def("current_stream(int device) -> int", &stream_on);
+  library.def("set_stream(int device, int stream) -> ()", &set_current_stream);
+  library.def("pooled_stream(str device, bool high_priority) -> int", &pooled_stream);
   library.def("memory_stream(int data) -> int", &memory_stream);
   library.def("contexts() -> int[]", &contexts);
   library.def("has_primary_context(str type, int device) -> bool", &has_primary_context);
   library.def("device_of_pointer(str type, int data) -> str", &device_of_pointer);
   library.def("is_pinned(int data) -> bool",
               [](int64_t data) { return is_pinned(reinterpret_cast<void*>(data)); });
-  library.def("default_generator(int device) -> Generator", &default_generator_of);
+  library.def("default_generator(int device) -> Generator?", &default_generator_of);
   library.def("memory(int device) -> Dict(str, int)", &memory);
   library.def("set_memory_limit(int nbytes) -> ()", &set_memory_limit);
   library.def("hold(bool on) -> ()", &hold);

@@ -9,6 +9,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <mutex>
 
 namespace torch_fl::host {
 namespace {
@@ -55,7 +56,7 @@ void* Pool::allocate(size_t nbytes) {
   size_t reserved = 0;
   Block block;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     const auto take = [&] { return small ? take_small(size_class) : take_large(nbytes); };
     block = take();
     if (C10_UNLIKELY(block.data == nullptr)) {
@@ -81,7 +82,7 @@ void Pool::free(Segment* segment, void* data) noexcept {
   size_t reserved = 0;
   size_t rounded = 0;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard lock(lock_);
     auto* slot = static_cast<char*>(data);
     const bool small = segment->slot_size != segment->size;
     const size_t requested = segment->requested[segment->slot_of(slot)];
@@ -200,27 +201,27 @@ void Pool::throw_out_of_memory(size_t nbytes) {
 }
 
 void Pool::empty_cache() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   release_unused();
 }
 
 DeviceStats Pool::stats() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   return statistics_.device_stats();
 }
 
 size_t Pool::reserved() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   return reserved_;
 }
 
 void Pool::reset_peak_stats() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   statistics_.reset_peaks();
 }
 
 void Pool::reset_accumulated_stats() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   statistics_.reset_accumulated();
 }
 
@@ -236,20 +237,20 @@ void protect(const Segment& segment, int protection) {
 }  // namespace
 
 void Pool::adopt(Segment& segment) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   if (segment.adopted) return;
   segment.adopted = true;
   if (segment.openings == 0) protect(segment, PROT_NONE);
 }
 
 uint64_t Pool::open(Segment& segment) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   if (segment.openings++ == 0 && segment.adopted) protect(segment, PROT_READ | PROT_WRITE);
   return segment.life;
 }
 
 void Pool::close(Segment& segment, uint64_t life) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const std::lock_guard lock(lock_);
   if (segment.life == life && --segment.openings == 0 && segment.adopted) {
     protect(segment, PROT_NONE);
   }

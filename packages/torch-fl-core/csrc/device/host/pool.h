@@ -7,11 +7,11 @@
 #include <cstddef>
 #include <functional>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "device/host/arena.h"
+#include "device/host/spin_lock.h"
 #include "device/host/statistics.h"
 
 namespace torch_fl::host {
@@ -66,7 +66,7 @@ class Pool {
   Observer* observer_ = nullptr;
   int observed_device_ = -1;
 
-  std::mutex mutex_;
+  SpinLock lock_;
   std::array<std::vector<char*>, kClasses> free_slots_;
   std::array<Segment*, kClasses> carving_{};  // the segment that still has uncarved slots
   std::multimap<size_t, Segment*> free_large_;  // by size in bytes

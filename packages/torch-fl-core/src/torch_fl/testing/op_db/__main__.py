@@ -86,6 +86,12 @@ def _chosen_entries(entries: tuple[str, ...], ops: str | None, shard: str) -> li
     return chosen[index - 1 :: count]
 
 
+def _exclusions(options: argparse.Namespace, header: Header) -> list[exclusion_list.Exclusion]:
+    """The exclusion list; none where the CPU itself is under test, to try the harness out."""
+    exclusions = exclusion_list.load(options.exclusions, header.entries, PASSES)
+    return [] if header.device == "cpu" else exclusions
+
+
 class _Progress:
     """What is printed while units come in."""
 
@@ -124,7 +130,7 @@ def _run(options: argparse.Namespace) -> int:
         if options.list:
             print("\n".join(_chosen_entries(header.entries, options.ops, options.shard)))
             return 0
-        exclusions = exclusion_list.load(options.exclusions, header.entries, PASSES)
+        exclusions = _exclusions(options, header)
         entries = _chosen_entries(header.entries, options.ops, options.shard)
         units: list[Unit] = [(entry, name) for entry in entries for name in passes]
         file = ResultFile(options.out, header, resume=options.resume) if options.out else None
@@ -149,12 +155,13 @@ def _run(options: argparse.Namespace) -> int:
     finally:
         runner.close()
     chosen = {key: unit for key, unit in done.items() if key in set(units)}
-    return _conclude(Report.of(chosen, set(units), exclusions), header.device)
+    whole = len(entries) == len(header.entries)
+    return _conclude(Report.of(chosen, set(units), exclusions, whole=whole), header.device)
 
 
 def _merge(options: argparse.Namespace) -> int:
     header, units = merge(options.merge)
-    exclusions = exclusion_list.load(options.exclusions, header.entries, PASSES)
+    exclusions = _exclusions(options, header)
     for unit in units.values():
         if options.verbose or not unit.ok:
             print(unit_line(unit), *failure_lines(unit), sep="\n")

@@ -159,10 +159,10 @@ class Runner:
                     worker, self._first = self._first, None
             if worker is None:
                 worker = self._start(log)
+            if self._stopping.is_set():  # while the worker started: nobody kills it from now on
+                break
             result = worker.evaluate(unit, self._time_limit_s)
-            if (
-                self._stopping.is_set()
-            ):  # the worker was killed: its end says nothing about the unit
+            if self._stopping.is_set():  # the worker was killed: not the unit's fault
                 break
             if result.status != "done":
                 self._alive.discard(worker)

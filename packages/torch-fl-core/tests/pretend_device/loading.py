@@ -1,0 +1,44 @@
+"""Owns: the pretend device in this process, and flagos on top of it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import types
+from typing import Any
+
+import torch
+
+TYPE = "hpu"
+
+
+def load(library: str) -> None:
+    """Makes `TYPE` a device of this process; `torch.ops.pretend` then says what it did.
+
+    Must come before anything asks PyTorch for its accelerators.
+    """
+    torch.ops.load_library(library)
+    module: Any = types.ModuleType(f"torch.{TYPE}")
+    module._lazy_init = torch.ops.pretend.lazy_init
+    module.is_available = lambda: True
+    module.device_count = lambda: 2
+    torch._register_device_module(TYPE, module)
+
+
+def activate(device_type: str = TYPE) -> None:
+    """`import torch_fl` in a process whose backend stands on `device_type`."""
+    # The package is registered but not run yet: running it activates.
+    spec = importlib.util.find_spec("torch_fl")
+    assert spec is not None
+    assert spec.loader is not None
+    package = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
+    from torch_fl.plugins import selection
+    from torch_fl.plugins.spec import DelegateRuntime, Plugin
+
+    plugin = Plugin(name="pretend", runtime=lambda: DelegateRuntime(device_type))
+    selection.select = lambda: plugin
+    try:
+        spec.loader.exec_module(package)
+    except BaseException:
+        del sys.modules[spec.name]  # as a failed import does
+        raise
