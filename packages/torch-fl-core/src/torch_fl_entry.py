@@ -33,7 +33,7 @@ def autoload() -> None:
         raise
     except BaseException as error:
         autoload_error = error
-        _warn(f"flagos was not activated by `import torch`: {error}")
+        _warn(f"flagos was not activated by `import torch`: {_describe(error)}")
 
 
 def main() -> int:
@@ -63,4 +63,12 @@ def _warn(message: str) -> None:
     try:
         warnings.warn(message, RuntimeWarning, stacklevel=2)
     except Warning:  # warnings are errors in this process: `import torch` must still succeed
-        print(f"torch_fl: {message}", file=sys.stderr)
+        if sys.stderr is not None and not sys.stderr.closed:
+            print(f"torch_fl: {message}", file=sys.stderr)
+
+
+def _describe(error: BaseException) -> str:
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # an error whose text cannot be made
+        return type(error).__name__

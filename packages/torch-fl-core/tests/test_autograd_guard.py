@@ -105,16 +105,25 @@ def test_the_engine_is_entered_where_the_guard_expects_it() -> None:
         assert "_engine_run_backward" in caller.__globals__
 
 
-def test_nothing_is_touched_where_torch_has_no_other_accelerator() -> None:
+ELSEWHERE = """
+class Elsewhere(torch.Tensor):
+    @property
+    def device(self):
+        return torch.device("cuda", 0)
+
+elsewhere = torch.ones(2).as_subclass(Elsewhere).requires_grad_()
+"""
+
+
+def test_the_guard_stays_away_where_torch_has_no_other_accelerator() -> None:
     output_of_child(
-        """
-        import torch
-        from torch.autograd import graph
-        before = graph._engine_run_backward, torch.autograd._engine_run_backward
-        import torch_fl
-        assert not torch.backends.cuda.is_built()
-        assert before == (graph._engine_run_backward, torch.autograd._engine_run_backward)
-        """,
+        f"""
+import torch, torch_fl
+assert not torch.backends.cuda.is_built()
+{ELSEWHERE}
+(elsewhere * 3).sum().backward()
+assert elsewhere.grad.tolist() == [3.0, 3.0]
+""",
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )
 
@@ -122,41 +131,34 @@ def test_nothing_is_touched_where_torch_has_no_other_accelerator() -> None:
 def test_installed_it_stands_before_every_way_into_the_engine() -> None:
     """As in a torch that was built for CUDA, with a tensor that says it is there."""
     output_of_child(
-        """
-        import torch
-        torch.backends.cuda.is_built = lambda: True
-        import torch_fl
-
-        w = torch.ones(2, device="flagos", requires_grad=True)
-        (w * 2).sum().backward()
-        assert torch.autograd.grad((w * 3).sum(), w)[0].tolist() == [3.0, 3.0]
-        c = torch.ones(2, requires_grad=True)
-        (c * 2).sum().backward()
-        edge = torch.autograd.graph.get_gradient_edge((w * 3).sum())
-        torch.autograd.backward(edge, torch.ones((), device="flagos"))
-        assert w.grad.tolist() == [5.0, 5.0] and c.grad.tolist() == [2.0, 2.0]
-
-        class Elsewhere(torch.Tensor):
-            @property
-            def device(self):
-                return torch.device("cuda", 0)
-
-        elsewhere = torch.ones(2, requires_grad=True).as_subclass(Elsewhere)
-        ways = {
-            "Tensor.backward": lambda: elsewhere.sum().backward(),
-            "autograd.backward": lambda: torch.autograd.backward([w.sum(), elsewhere.sum()]),
-            "autograd.grad": lambda: torch.autograd.grad(elsewhere.sum(), elsewhere),
-            "batched grad": lambda: torch.autograd.grad(
-                elsewhere, elsewhere, torch.ones(1, 2), is_grads_batched=True),
-        }
-        for name, way in ways.items():
-            try:
-                way()
-            except RuntimeError as error:
-                text = str(error)
-                assert "backward() was called on a cuda tensor" in text, (name, text)
-            else:
-                raise AssertionError(f"{name} reached the engine")
-        """,
+        f"""
+import torch
+torch.backends.cuda.is_built = lambda: True
+import torch_fl
+{ELSEWHERE}
+w = torch.ones(2, device="flagos", requires_grad=True)
+(w * 2).sum().backward()
+assert torch.autograd.grad((w * 3).sum(), w)[0].tolist() == [3.0, 3.0]
+c = torch.ones(2, requires_grad=True)
+(c * 2).sum().backward()
+ways = {{
+    "Tensor.backward": lambda: elsewhere.sum().backward(),
+    "autograd.backward": lambda: torch.autograd.backward([w.sum(), elsewhere.sum()]),
+    "autograd.grad": lambda: torch.autograd.grad(elsewhere.sum(), elsewhere),
+    "batched grad": lambda: torch.autograd.grad(
+        elsewhere, elsewhere, torch.ones(1, 2), is_grads_batched=True),
+}}
+for name, way in ways.items():
+    try:
+        way()
+    except RuntimeError as error:
+        text = str(error)
+        assert "backward() was called on a cuda tensor" in text, (name, text)
+    else:
+        raise AssertionError(f"{{name}} reached the engine")
+edge = torch.autograd.graph.get_gradient_edge((w * 3).sum())
+torch.autograd.backward(edge, torch.ones((), device="flagos"))
+assert w.grad.tolist() == [5.0, 5.0] and c.grad.tolist() == [2.0, 2.0]
+""",
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
     )

@@ -6,14 +6,13 @@ through the fallback; one that has no kernel there is refused by name.
 
 from __future__ import annotations
 
-import gc
 import itertools
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from memory_level import assert_allocated
+from memory_level import assert_back_at, settled
 from parity import assert_same, uneven
 from torch import Tensor
 
@@ -310,13 +309,12 @@ def test_errors_of_the_kernel_come_through(library: torch.library.Library) -> No
     refuses = _define(
         library, "(Tensor x) -> Tensor", ("CPU", lambda x: x + torch.ones(x.numel() + 1))
     )
-    gc.collect()
-    before = torch.flagos.memory_allocated()
+    before = settled()
     with pytest.raises(MyError, match="of mine"):
         call(torch.ones(3, device=D))
     with pytest.raises(RuntimeError, match="must match the size"):
         refuses(torch.ones(3, device=D))
-    assert_allocated(before)
+    assert_back_at(before)
     assert (torch.ones(3, device=D) + 1).tolist() == [2.0] * 3
 
 

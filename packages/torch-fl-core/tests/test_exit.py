@@ -10,12 +10,20 @@ import pytest
 from children import run_child
 
 AT_ONCE = 2
-# An autograd worker still holds Python objects when this ends. Without the hook of
-# torch_fl._compat.interpreter_exit about half of such processes abort.
 AFTER_BACKWARD = """
 import torch, torch_fl
 w = torch.randn(64, 64, device="flagos", requires_grad=True)
 (w @ w).relu().sum().backward()
+"""
+# As on a device that works beside the caller: the engine's worker thread still holds Python objects
+# when this ends. Without the hook of torch_fl._compat.interpreter_exit half of these abort.
+AFTER_BACKWARD_IN_A_WORKER = """
+import inspect, torch, torch_fl
+w = torch.randn(64, 64, device="flagos", requires_grad=True)
+loss = (w @ w).relu().sum()
+run = inspect.unwrap(torch.autograd.graph._engine_run_backward)
+run((loss,), (torch.ones_like(loss),), False, False, (),
+    allow_unreachable=True, accumulate_grad=True)
 """
 
 ALIVE = {
@@ -137,6 +145,11 @@ def _ends(code: str, times: int) -> list[str]:
 @pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.slow)])
 def test_exit_right_after_backward(times: int) -> None:
     assert _ends(AFTER_BACKWARD, times) == []
+
+
+@pytest.mark.parametrize("times", [6, pytest.param(200, marks=pytest.mark.slow)])
+def test_exit_right_after_backward_in_a_worker_thread(times: int) -> None:
+    assert _ends(AFTER_BACKWARD_IN_A_WORKER, times) == []
 
 
 @pytest.mark.parametrize("what", ALIVE)

@@ -7,13 +7,12 @@ mkldnn tensors are refused with words that say what to do.
 from __future__ import annotations
 
 import io
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from children import output_of_child
-from memory_level import assert_allocated
+from memory_level import assert_back_at, settled
 from parity import assert_same, gradients, uneven
 from torch.nn import functional
 
@@ -22,7 +21,10 @@ import torch_fl  # noqa: F401  (makes the device)
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-warnings.filterwarnings("ignore", "Sparse .* tensor support is in beta state", UserWarning)
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:Sparse .* tensor support is in beta state:UserWarning"),
+    pytest.mark.filterwarnings("ignore:Sparse invariant checks are implicitly:UserWarning"),
+]
 
 D = "flagos"
 COMPRESSED = [torch.sparse_csr, torch.sparse_csc, torch.sparse_bsr, torch.sparse_bsc]
@@ -328,7 +330,7 @@ def test_devices_must_agree() -> None:
 
 
 def test_sparse_memory_is_freed() -> None:
-    before = torch.flagos.memory_allocated()
+    before = settled()
     sparse = _coo().to(D)
     x = torch.ones(4, 4, device=D, requires_grad=True)
     for _ in range(5):
@@ -336,7 +338,7 @@ def test_sparse_memory_is_freed() -> None:
         sparse.add_(sparse.t())
         _ = sparse.to_sparse_csr().to_dense()
     del sparse, x, _
-    assert_allocated(before)
+    assert_back_at(before)
 
 
 QUANTIZED = [torch.quint8, torch.qint8, torch.qint32]

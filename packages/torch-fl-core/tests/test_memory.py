@@ -9,12 +9,13 @@ from __future__ import annotations
 import gc
 import random
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
 from children import output_of_child
-from memory_level import assert_allocated
+from memory_level import assert_back_at, settled
 from torch import nn
 from torch.nn import functional
 
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 flagos = torch.flagos
 D = "flagos"
 MIB = 1 << 20
+FOLDER = str(Path(__file__).parent)  # for children
 
 
 @pytest.fixture
 def base() -> int:
-    gc.collect()
-    return flagos.memory_allocated()
+    return settled()
 
 
 class Cycle:
@@ -137,7 +138,7 @@ SCENES: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("name", SCENES)
 def test_what_is_freed_is_freed(name: str, base: int) -> None:
     SCENES[name]()
-    assert_allocated(base)
+    assert_back_at(base)
 
 
 def test_views_keep_memory_and_the_last_one_frees_it(base: int) -> None:
@@ -164,7 +165,7 @@ def test_a_tensor_caught_in_an_exception_is_freed_with_it(base: int) -> None:
         caught = error
     assert flagos.memory_allocated() > base
     del caught
-    assert_allocated(base)
+    assert_back_at(base)
 
 
 def test_in_place_work_allocates_no_copies(base: int) -> None:
@@ -244,20 +245,33 @@ def _train(steps: int) -> None:
     for index in range(steps):
         loss = step()
         if index % 100 == 0:
-            assert_allocated(device)
+            assert_back_at(device)
     assert loss < 1.4
     assert flagos.memory_reserved() == reserved
     gc.collect()
     assert _resident() - host < 8 * MIB, "the process grew"
 
 
+def _train_in_a_child(steps: int) -> None:
+    """With one thread for each operator: on a busy machine the threads wait for each other."""
+    output_of_child(
+        f"""
+        import sys
+        sys.path.insert(0, {FOLDER!r})
+        import test_memory
+        test_memory._train({steps})
+        """,
+        OMP_NUM_THREADS="1",
+    )
+
+
 def test_a_thousand_training_steps_do_not_grow() -> None:
-    _train(1_000)
+    _train_in_a_child(1_000)
 
 
 @pytest.mark.slow
 def test_ten_thousand_training_steps_do_not_grow() -> None:
-    _train(10_000)
+    _train_in_a_child(10_000)
 
 
 def test_repeated_errors_and_layouts_do_not_grow() -> None:
@@ -275,7 +289,7 @@ def test_repeated_errors_and_layouts_do_not_grow() -> None:
     device, host = flagos.memory_allocated(), _resident()
     for _ in range(100):
         round_()
-    assert_allocated(device)
+    assert_back_at(device)
     assert _resident() - host < 8 * MIB
 
 
@@ -466,12 +480,10 @@ HUGE: dict[str, Callable[[int, str], Any]] = {
 
 def test_huge_and_negative_sizes_are_ordinary_errors() -> None:
     """In a child, because what is wrong here ends a process."""
-    from pathlib import Path
-
     output = output_of_child(
         f"""
         import sys
-        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        sys.path.insert(0, {FOLDER!r})
         import torch
         from test_memory import HUGE
         for exponent in (62, 61, 60, 45):
@@ -524,7 +536,7 @@ def test_figures_follow_a_model_through_random_work(seed: int) -> None:
     flagos.reset_peak_memory_stats()
     live: list[tuple[torch.Tensor, int, int]] = []
     total = peak = 0
-    for step in range(1500):
+    for step in range(1000):
         action = rng.random()
         if action < 0.55 or not live:
             size = rng.choice([rng.randrange(1, 200), int(2 ** rng.uniform(0, 21))])
@@ -547,7 +559,7 @@ def test_figures_follow_a_model_through_random_work(seed: int) -> None:
             flagos.empty_cache()
         else:
             tensor, size, value = rng.choice(live)
-            assert tensor.unique().tolist() == [value]
+            assert [int(x) for x in tensor.aminmax()] == [value, value]
             del tensor
         peak = max(peak, total)
         if step % 25 == 0:
@@ -559,7 +571,7 @@ def test_figures_follow_a_model_through_random_work(seed: int) -> None:
     assert flagos.memory_stats()["requested_bytes.all.peak"] - requested >= peak * 0.999
     for tensor, size, value in live:
         assert tensor.numel() == size
-        assert tensor.unique().tolist() == [value]
+        assert [int(x) for x in tensor.aminmax()] == [value, value]
     live.clear()
     del tensor
     assert flagos.memory_allocated() == start

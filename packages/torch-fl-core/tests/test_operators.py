@@ -368,6 +368,30 @@ def test_linalg_errors_are_those_of_pytorch() -> None:
     assert factor.device.type == "flagos"
 
 
+UNINITIALISED: dict[str, Callable[[str], torch.Tensor]] = {
+    "empty": lambda d: torch.empty(70, device=d),
+    "integers": lambda d: torch.empty(70, dtype=torch.int32, device=d),
+    "bool": lambda d: torch.empty(70, dtype=torch.bool, device=d),
+    "complex": lambda d: torch.empty(70, dtype=torch.complex64, device=d),
+    "strided": lambda d: torch.empty_strided((7, 9), (9, 1), device=d),
+    "like": lambda d: torch.empty_like(torch.ones(70, device=d)),
+    "new": lambda d: torch.ones(1, device=d).new_empty(70),
+    "resized": lambda d: torch.ones(2, device=d).resize_(70),
+}
+
+
+@pytest.mark.parametrize("name", UNINITIALISED)
+def test_deterministic_algorithms_fill_uninitialised_memory(name: str) -> None:
+    """With NaN or the largest integer, as on the CPU and on CUDA: no run sees old values."""
+    for value in (1.0, 2.0):
+        _ = [torch.full((70,), value, device="flagos") for _ in range(20)]  # old values
+    torch.use_deterministic_algorithms(True)
+    try:
+        assert_same(UNINITIALISED[name], "cpu")
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
 ERRORS: dict[str, Callable[[str], Any]] = {
     "shapes": lambda d: torch.ones(2, 3, device=d) @ torch.ones(2, 3, device=d),
     "index": lambda d: torch.ones(3, device=d)[5],

@@ -163,6 +163,7 @@ def test_the_choice_can_be_forced(backend: SDPBackend) -> None:
         assert (FUSED in _ran("causal")) is (backend == SDPBackend.FLASH_ATTENTION)
 
 
+@pytest.mark.filterwarnings("ignore:.*attention:UserWarning")
 def test_what_is_forced_but_impossible_is_refused() -> None:
     q, k, v = (x.detach().to("flagos") for x in _heads(*Q))
     with (

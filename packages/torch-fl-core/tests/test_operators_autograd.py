@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
-from memory_level import assert_allocated
+from memory_level import assert_back_at, settled
 from parity import assert_same, gradients, leaf, uneven, with_gradients
 from torch import nn
 from torch.autograd import forward_ad
@@ -270,10 +270,10 @@ def test_forward_mode() -> None:
 
 
 def test_zero_tensors_of_forward_mode_cost_no_memory() -> None:
-    before = torch.flagos.memory_allocated()
+    before = settled()
     zero = torch._efficientzerotensor((1000, 1000), device="flagos")
     assert zero._is_zerotensor()
-    assert_allocated(before)
+    assert_back_at(before)
     x = torch.ones(2, 2, device="flagos")
     small = torch._efficientzerotensor((2, 2), device="flagos")
     assert (x + small).tolist() == x.tolist()
@@ -410,13 +410,13 @@ def test_checkpoint_with_dropout(reentrant: bool, preserve: bool) -> None:
 
 def test_a_graph_is_freed_with_its_last_tensor() -> None:
     x = torch.ones(1000, device="flagos", requires_grad=True)
-    before = torch.flagos.memory_allocated()
+    before = settled()
     y = (x.exp() * x).sin().sum()
     assert torch.flagos.memory_allocated() > before
     y.backward()
     del y
     x.grad = None
-    assert_allocated(before)
+    assert_back_at(before)
 
 
 def test_a_graph_may_cross_devices() -> None:

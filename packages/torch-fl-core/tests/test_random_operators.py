@@ -7,7 +7,9 @@ states and generators as such are tested in test_random.
 
 from __future__ import annotations
 
+import copy
 import os
+import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -425,6 +427,18 @@ LARGE: dict[str, Callable[[str], torch.Tensor]] = {
 def test_large_tensors(name: str) -> None:
     """Kernels take other paths above some size, and share the work among threads."""
     assert_same(LARGE[name], "cpu", seed=2, exact=name != "low rank")
+
+
+def test_generators_are_copied_and_pickled() -> None:
+    """With their state, as loaders and samplers need it."""
+    generator = torch.Generator("flagos").manual_seed(5)
+    torch.rand(3, generator=generator, device="flagos")
+    copies = [copy.deepcopy(generator), pickle.loads(pickle.dumps(generator))]
+    expected = torch.rand(9, generator=generator, device="flagos")
+    for other in copies:
+        assert other.device.type == "flagos"
+        assert other.initial_seed() == 5
+        assert torch.equal(torch.rand(9, generator=other, device="flagos"), expected)
 
 
 def test_each_device_has_a_stream_of_its_own() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import queue
 import random
 import threading
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import torch
 from children import output_of_child
-from memory_level import assert_allocated
+from memory_level import assert_back_at, settled
 from parity import uneven
 from torch import nn
 from torch.nn import functional
@@ -106,16 +105,16 @@ def _hammer(seconds: float, threads: int = 8) -> int:
 
 
 def test_shared_weights_forward_and_backward() -> None:
-    before = flagos.memory_allocated()
+    before = settled()
     assert _hammer(4) > 8 * 3
-    assert_allocated(before)
+    assert_back_at(before)
 
 
 @pytest.mark.slow
 def test_shared_weights_for_a_minute() -> None:
-    before = flagos.memory_allocated()
+    before = settled()
     assert _hammer(60) > 100
-    assert_allocated(before)
+    assert_back_at(before)
 
 
 def test_gradients_accumulate_from_all_threads() -> None:
@@ -133,8 +132,7 @@ def test_gradients_accumulate_from_all_threads() -> None:
 
 def _churn(seconds: float) -> None:
     """Tensors made in one thread, read and freed in another."""
-    gc.collect()
-    before = flagos.memory_allocated()
+    before = settled()
     mailboxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(4)]
     end = time.monotonic() + seconds
 
@@ -162,7 +160,7 @@ def _churn(seconds: float) -> None:
 
     _together(4, work)
     mailboxes.clear()
-    assert_allocated(before)
+    assert_back_at(before)
 
 
 def test_memory_freed_in_other_threads() -> None:

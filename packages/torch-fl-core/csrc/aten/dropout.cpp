@@ -1,12 +1,15 @@
-// Owns: native_dropout on a CPU target. It is the only random operator there that takes no
-// generator: it would draw from the CPU's stream instead of the device's.
+// Owns: dropout on a CPU target, in the CPU's numbers. native_dropout is the only random operator
+// there that takes no generator: it would draw from the CPU's stream instead of the device's.
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/bernoulli_ops.h>
 #include <ATen/ops/clone_ops.h>
+#include <ATen/ops/div_ops.h>
 #include <ATen/ops/empty_like_ops.h>
 #include <ATen/ops/mul_ops.h>
 #include <ATen/ops/native_dropout_ops.h>
 #include <ATen/ops/ones_like_ops.h>
+#include <ATen/ops/zeros_ops.h>
 
 #include "aten/own_operators.h"
 #include "boxing/relabeling.h"
@@ -39,11 +42,28 @@ Results native_dropout(const at::Tensor& input, double p, std::optional<bool> tr
   return {call.wrap(std::move(output)), call.wrap(std::move(mask))};
 }
 
+// PyTorch composes dropout of native_dropout for every accelerator and of other operators for the
+// CPU, which round differently. This is the CPU's composition. It consists of operators that autograd
+// knows, so it stands under the autograd key as well and no gradient is lost.
+at::Tensor dropout(const at::Tensor& input, double p, bool train) {
+  TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
+  if (p == 0 || !train || input.numel() == 0) return input;
+  if (p == 1) return at::_ops::mul_Tensor::call(input, at::_ops::zeros::call({}, c10::typeMetaToScalarType(input.dtype()), input.layout(), input.device(), std::nullopt));
+  at::Tensor noise = at::_ops::empty_like::call(input, {}, {}, {}, {}, {});
+  at::_ops::bernoulli__float::call(noise, 1 - p, std::nullopt);
+  at::_ops::div__Scalar::call(noise, 1 - p);
+  return at::_ops::mul_Tensor::call(input, noise);
+}
+
 }  // namespace
 
 void install_dropout() {
   if (target().type != c10::DeviceType::CPU) return;
   routing::Typed<at::_ops::native_dropout>::install("boxing", &native_dropout);
+  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
+    routing::install(routing::find("aten::dropout", ""), key, "core",
+                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&dropout)));
+  }
 }
 
 }  // namespace torch_fl

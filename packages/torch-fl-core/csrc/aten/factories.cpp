@@ -32,7 +32,7 @@ class FactoryGuard {
     }
   }
   ~FactoryGuard() {
-    if (changed_) runtime().set_device(previous_);
+    if (changed_) runtime().restore_device(previous_);
   }
   FactoryGuard(const FactoryGuard&) = delete;
   FactoryGuard& operator=(const FactoryGuard&) = delete;

@@ -27,9 +27,9 @@ using OptionalTensor = std::optional<Tensor>;
 // One cell call: aliases that stay alive, and results made flagos tensors.
 class CellCall {
  public:
-  Tensor operator()(const Tensor& tensor) { return call_.alias(tensor); }
+  Tensor operator()(const Tensor& tensor) { return aliases_.emplace_back(call_.alias(tensor)); }
   Tensor operator()(const OptionalTensor& tensor) {
-    return tensor && tensor->defined() ? call_.alias(*tensor) : Tensor();
+    return tensor && tensor->defined() ? (*this)(*tensor) : Tensor();
   }
   template <class... Results>
   auto results(Results&&... tensors) {
@@ -39,6 +39,7 @@ class CellCall {
 
  private:
   Relabeling call_;
+  std::vector<Tensor> aliases_;
 };
 
 Tensor plus_bias(Tensor gates, const Tensor& bias) {

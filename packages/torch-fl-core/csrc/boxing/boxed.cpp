@@ -37,14 +37,20 @@ bool is_optional_generator(const c10::Type& type) {
          type.containedType(0)->kind() == c10::TypeKind::GeneratorType;
 }
 
-Access access_of(const c10::Argument& argument, bool known) {
-  if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) return Access::kWrite;
-  return known ? Access::kRead : Access::kUnknown;
+bool is_written(const c10::Argument& argument) {
+  return argument.alias_info() != nullptr && argument.alias_info()->isWrite();
+}
+
+// `counted`: PyTorch counts versions of what the operator writes, above boxing.
+Access access_of(const c10::Argument& argument, bool counted) {
+  if (!is_written(argument)) return Access::kRead;
+  return counted ? Access::kWrite : Access::kWriteUncounted;
 }
 
 // The argument with tensors aliased. Generators wait for relabel_late: they depend on the device.
-IValue relabel(Relabeling& call, const c10::Argument& argument, const IValue& value, bool known) {
-  const auto access = access_of(argument, known);
+IValue relabel(Relabeling& call, const c10::Argument& argument, const IValue& value,
+               bool counted) {
+  const auto access = access_of(argument, counted);
   if (value.isTensor()) {
     call.next_argument();
     return call.alias(value.toTensor(), access);
@@ -52,12 +58,10 @@ IValue relabel(Relabeling& call, const c10::Argument& argument, const IValue& va
   if (value.isTensorList()) {
     call.next_argument();
     const auto given = value.toTensorList();
-    // Kernels of list operators count versions themselves (CUDA's foreach and fused optimizers).
-    const auto list_access = access == Access::kRead ? Access::kUnknown : access;
     c10::List<at::Tensor> aliases;
     aliases.reserve(given.size());
     for (size_t i = 0; i < given.size(); ++i) {
-      aliases.push_back(call.alias(given.get(i), list_access));
+      aliases.push_back(call.alias(given.get(i), access));
     }
     return aliases;
   }
@@ -110,15 +114,18 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
   const c10::SmallVector<IValue, 8> given(std::make_move_iterator(stack->begin() + base),
                                           std::make_move_iterator(stack->end()));
   c10::SmallVector<IValue, 8> aliases;
+  const bool spans = spans_devices(handle.operator_name());
+  const bool counted = known && !spans;
   bool writes = false;
   for (size_t i = 0; i < count; ++i) {
-    writes |= access_of(arguments[i], known) == Access::kWrite;
-    aliases.push_back(relabel(call, arguments[i], given[i], known));
+    writes |= is_written(arguments[i]);
+    aliases.push_back(relabel(call, arguments[i], given[i], counted));
   }
-  if (C10_UNLIKELY(call.mixed_devices() && spans_devices(handle.operator_name()))) {
+  if (C10_UNLIKELY(spans && call.mixed_devices())) {
     // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.
     std::move(given.begin(), given.end(), stack->begin() + base);
     handle.redispatchBoxed(c10::DispatchKeySet(kDecomposition), stack);
+    call.count_versions();
     return;
   }
   if (known) {

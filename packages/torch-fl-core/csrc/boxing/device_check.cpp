@@ -62,8 +62,13 @@ void Relabeling::note_second_device(c10::DeviceIndex index) {
 }
 
 void Relabeling::check_devices_slow(const char* name, const char* overload) const {
-  // Tensors of other devices alone: not a call for flagos, but for the device argument's sake.
-  if (index_ < 0) return;
+  if (index_ < 0) {
+    // Tensors of other devices alone: a device argument brought the call here, or a generator.
+    TORCH_CHECK(device_argument_ >= 0 || results_elsewhere_, "Expected a '",
+                c10::DeviceTypeName(foreign_device_.type(), /*lower_case=*/true),
+                "' device type for generator but found 'flagos'");
+    return;
+  }
   const auto rule = device_rule(name, overload);
   const c10::Device first(kFlagos, index_);
   if (rule == DeviceRule::kNone) return;

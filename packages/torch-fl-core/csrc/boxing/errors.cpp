@@ -10,9 +10,10 @@ namespace {
 
 bool in_word(char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_'; }
 
-// Every `word` that stands alone in `text`, with an index behind it if there is one, replaced.
+// Every `word` that stands alone in `text` replaced, together with an index behind it unless that
+// is to stay.
 std::string replace_device(const std::string& text, const std::string& word,
-                           const std::string& replacement) {
+                           const std::string& replacement, bool keep_index) {
   std::string result;
   size_t at = 0;
   for (size_t hit = text.find(word); hit != std::string::npos; hit = text.find(word, at)) {
@@ -21,7 +22,7 @@ std::string replace_device(const std::string& text, const std::string& word,
     const bool ends = end == text.size() || !in_word(text[end]);
     result.append(text, at, hit - at);
     if (starts && ends) {
-      if (end + 1 < text.size() && text[end] == ':' &&
+      if (!keep_index && end + 1 < text.size() && text[end] == ':' &&
           std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0) {
         for (++end; end < text.size() &&
                     std::isdigit(static_cast<unsigned char>(text[end])) != 0;) {
@@ -53,9 +54,12 @@ template <class... Types>
 void Relabeling::rethrow(const c10::Error& error) const {
   // With a tensor of the target's own type among the arguments, the name may be the caller's.
   if (foreign_argument_ >= 0 && foreign_device_.type() == target().type) throw;
-  const auto label = c10::Device(kFlagos, device()).str();
+  // flagos:i is the target's device i; a target without indices has one name for all of them.
+  const bool indexed = target().indexed;
+  const auto label = indexed ? c10::DeviceTypeName(kFlagos, /*lower_case=*/true)
+                             : c10::Device(kFlagos, device()).str();
   const auto name = c10::DeviceTypeName(target().type, /*lower_case=*/true);
-  const auto message = replace_device(error.msg(), name, label);
+  const auto message = replace_device(error.msg(), name, label, /*keep_index=*/indexed);
   if (message == error.msg()) throw;
   throw_as<c10::IndexError, c10::ValueError, c10::TypeError, c10::NotImplementedError,
            c10::LinAlgError, c10::OutOfMemoryError, c10::EnforceFiniteError>(error, message);

@@ -28,9 +28,14 @@ c10::DeviceIndex member_device(const c10::TensorImpl& impl) { return impl.device
 
 at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
   const auto keys = impl->key_set();
-  const auto member = [&](const at::Tensor& tensor) { return alias(tensor, access); };
+  // A kernel may put other members in their place: the aliases must live on for write_back().
+  const auto member = [&](const at::Tensor& tensor) {
+    if (members_ == nullptr) members_ = std::make_unique<std::vector<at::Tensor>>();
+    return members_->emplace_back(alias(tensor, access));
+  };
   const auto remember = [&](auto&& result) {
-    entries_.push_back({impl, result.get(), access == Access::kWrite});
+    const bool written = access == Access::kWrite || access == Access::kWriteUncounted;
+    entries_.push_back({.original = impl, .alias = result.get(), .written = written});
     return at::Tensor(std::forward<decltype(result)>(result));
   };
   if (keys.has(DispatchKey::SparsePrivateUse1)) {

@@ -35,7 +35,7 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
   }
   for (auto& entry : entries_) {
     if (entry.original == impl) {
-      entry.written |= access == Access::kWrite;
+      if (access != Access::kRead) note_access(entry, access);
       return retain(entry.alias);
     }
   }
@@ -47,13 +47,22 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
 
 at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
   auto alias = c10::make_intrusive<AliasImpl>(twin_of(storage_of(impl)), *impl);
-  // Kernels of an accelerator count versions of what they write themselves (CUDA's foreach).
-  if (C10_UNLIKELY(access == Access::kUnknown || (access == Access::kWrite && target().indexed))) {
-    alias->set_version_counter(impl->version_counter());
-  }
   if (C10_UNLIKELY(page_guard::enabled())) open_pages(alias->unsafe_storage().data());
-  entries_.push_back({impl, alias.get(), access == Access::kWrite});
+  // A kernel may go on in worker threads, where autograd is not switched off: the alias must be able
+  // to count versions there as the caller's tensor would, and with its counter.
+  alias->set_version_counter(impl->version_counter());
+  auto& entry = entries_.emplace_back(Entry{.original = impl, .alias = alias.get()});
+  if (access != Access::kRead) note_access(entry, access);
   return at::Tensor(std::move(alias));
+}
+
+void Relabeling::note_access(Entry& entry, Access access) {
+  entry.written = true;
+  const auto& counter = entry.original->version_counter();
+  if (access == Access::kWriteUncounted && counter.enabled() && !entry.uncounted) {
+    entry.uncounted = true;
+    entry.version = counter.current_version();
+  }
 }
 
 at::Tensor Relabeling::wrap(at::Tensor&& result) {
@@ -117,6 +126,15 @@ void Relabeling::write_back() {
       original.set_sizes_and_strides(alias.sizes(), alias.strides(), alias.storage_offset());
     }
     AliasImpl::copy_lazy_bits(alias, original);
+  }
+  count_versions();
+}
+
+void Relabeling::count_versions() {
+  for (const auto& entry : entries_) {
+    if (entry.uncounted && entry.original->version_counter().current_version() == entry.version) {
+      entry.original->bump_version();
+    }
   }
 }
 

@@ -20,8 +20,9 @@ class Relabeling {
   enum class Access : uint8_t {
     kRead,
     kWrite,
-    // Not known, or a kernel that counts versions itself: the alias shares the caller's counter.
-    kUnknown,
+    // Written, and nothing above boxing counts the version: an operator over lists, a third
+    // party's. Some kernels do it themselves (CUDA's over lists); write_back() does for the others.
+    kWriteUncounted,
   };
 
   Relabeling() = default;
@@ -43,6 +44,14 @@ class Relabeling {
   // A device argument: where a factory's result goes, which may be away from flagos.
   void set_device_argument(c10::Device device);
 
+  // Which tensor lists are written, a bit for each in the order of the schema; takes them in turn.
+  void set_written_lists(uint32_t lists) { written_lists_ = lists; }
+  Access next_list_access() {
+    const bool written = (written_lists_ & 1U) != 0;
+    written_lists_ >>= 1U;
+    return written ? Access::kWriteUncounted : Access::kRead;
+  }
+
   // Marks where the next tensor or tensor-list argument begins, for error messages.
   void next_argument() { ++argument_; }
 
@@ -52,7 +61,9 @@ class Relabeling {
   void check_devices(const char* name, const char* overload) const {
     if (C10_UNLIKELY(suspicious_)) check_devices_slow(name, overload);
   }
-  bool mixed_devices() const { return suspicious_ && second_index_ >= 0; }
+  bool mixed_devices() const {
+    return suspicious_ && (second_index_ >= 0 || !foreign_is_cpu_scalar_);
+  }
 
   // The flagos device of this call: the device argument, else that of the tensors, else current.
   c10::DeviceIndex device() const {
@@ -73,6 +84,9 @@ class Relabeling {
   // Storage, shape and lazy bits of everything written, to the caller's tensors.
   void write_back();
 
+  // Versions of what was written and is counted nowhere else; part of write_back().
+  void count_versions();
+
   // Throws `error` again with the target's device names replaced by flagos'.
   [[noreturn]] void rethrow(const c10::Error& error) const;
 
@@ -80,7 +94,9 @@ class Relabeling {
   struct Entry {
     c10::TensorImpl* original;  // outlives the call: it is an argument
     c10::TensorImpl* alias;     // kept alive by whoever called alias()
-    bool written;
+    bool written = false;
+    bool uncounted = false;
+    uint32_t version = 0;  // before the call, where `uncounted`
   };
 
   friend class LayoutRelabeling;
@@ -90,6 +106,7 @@ class Relabeling {
   at::Tensor wrap_layout(c10::TensorImpl* impl);
   at::Tensor wrap_member(const at::Tensor& member);
   void write_back_layout(const Entry& entry);
+  static void note_access(Entry& entry, Access access);
   void note_foreign(const c10::TensorImpl& impl);
   void note_second_device(c10::DeviceIndex index);
   void open_pages(const void* data);
@@ -101,6 +118,8 @@ class Relabeling {
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
   // FLAGOS_HOST_GUARD only: what was opened, and which life of it.
   std::unique_ptr<std::vector<std::pair<const void*, uint64_t>>> opened_;
+  std::unique_ptr<std::vector<at::Tensor>> members_;  // of other layouts only
+  uint32_t written_lists_ = 0;
   int16_t argument_ = -1;
   c10::DeviceIndex index_ = -1;
   c10::DeviceIndex device_argument_ = -1;

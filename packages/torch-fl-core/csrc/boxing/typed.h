@@ -7,6 +7,7 @@
 
 #include <array>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -65,8 +66,9 @@ using AliasList = c10::SmallVector<at::Tensor, 4>;
 template <class List>
 void alias_all(Relabeling& call, const List& given, AliasList& aliases) {
   call.next_argument();
+  const auto access = call.next_list_access();
   aliases.reserve(given.size());
-  for (const at::Tensor& tensor : given) aliases.push_back(call.alias(tensor));
+  for (const at::Tensor& tensor : given) aliases.push_back(call.alias(tensor, access));
 }
 
 template <>
@@ -107,7 +109,9 @@ struct Argument<const c10::List<std::optional<at::Tensor>>&> {
 // Resolved when the kernel runs: an `out` argument, which says the device, may come later.
 template <>
 struct Argument<std::optional<at::Generator>> {
-  Argument(Relabeling&, std::optional<at::Generator> given) : generator(std::move(given)) {}
+  Argument(Relabeling&, std::optional<at::Generator> given) : generator(std::move(given)) {
+    check_generator(generator);
+  }
   std::optional<at::Generator> get(Relabeling& call) {
     return target_generator(generator, call.device());
   }
@@ -143,6 +147,25 @@ struct Pack<std::index_sequence<I...>, Args...> : Slot<I, Args>... {
     return use(static_cast<Slot<I, Args>&>(*this).argument...);
   }
 };
+
+// Which tensor lists an operator writes, a bit for each in the order of its schema: the C++ type
+// does not say.
+constexpr uint32_t written_lists(std::string_view schema) {
+  constexpr std::string_view kPlain = "Tensor[]";
+  constexpr std::string_view kAnnotated = ")[]";
+  uint32_t written = 0;
+  for (uint32_t bit = 1;; bit <<= 1U) {
+    const size_t plain = schema.find(kPlain);
+    const size_t annotated = schema.find(kAnnotated);
+    if (plain == annotated) return written;  // there is neither
+    if (annotated < plain && schema[annotated - 1] == '!') written |= bit;
+    schema.remove_prefix(annotated < plain ? annotated + kAnnotated.size() : plain + kPlain.size());
+  }
+}
+
+// True for an operator whose lists may lie on several devices, tensor by tensor.
+template <class Op>
+constexpr bool kOverLists = std::string_view(Op::name).starts_with("aten::_foreach_");
 
 // The results of a kernel, as the caller must see them.
 template <class T>
@@ -200,14 +223,20 @@ template <class Op, class Result, class... Args>
 struct TypedBoxing<Op, Result(Args...)> {
   static Result run(Args... given) {
     Relabeling call;
+    constexpr auto kWrittenLists = typed::written_lists(Op::schema_str);
+    if constexpr (kWrittenLists != 0) call.set_written_lists(kWrittenLists);
     typed::Pack<std::index_sequence_for<Args...>, Args...> pack(call,
                                                                 std::forward<Args>(given)...);
+    if constexpr (typed::kOverLists<Op>) {
+      // (Lists, numbers and references: there was nothing to move from.)
+      if (C10_UNLIKELY(call.mixed_devices())) return decomposed(call, given...);
+    }
     call.check_devices(Op::name, Op::overload_name);
     const KernelScope scope(call.memory_device());
     const auto kernel = [&](auto&... argument) -> Result {
       return Op::redispatch(c10::DispatchKeySet(target().dense), argument.get(call)...);
     };
-    constexpr bool kWrites = (typed::Argument<Args>::kWritten || ...);
+    constexpr bool kWrites = (typed::Argument<Args>::kWritten || ...) || kWrittenLists != 0;
     try {
       if constexpr (std::is_void_v<Result>) {
         pack.apply(kernel);
@@ -224,6 +253,18 @@ struct TypedBoxing<Op, Result(Args...)> {
       }
     } catch (const c10::Error& error) {
       call.rethrow(error);
+    }
+  }
+
+ private:
+  // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.
+  static Result decomposed(Relabeling& call, Args... given) {
+    constexpr c10::DispatchKeySet kKeys(kDecomposition);
+    if constexpr (std::is_void_v<Result>) {
+      Op::redispatch(kKeys, std::forward<Args>(given)...);
+      call.count_versions();
+    } else {
+      return Op::redispatch(kKeys, std::forward<Args>(given)...);
     }
   }
 };

@@ -90,14 +90,18 @@ at::Generator new_generator(DeviceIndex device) {
   return at::make_generator<Generator>(index, runtime().new_generator(index));
 }
 
+void check_generator(const std::optional<at::Generator>& generator) {
+  TORCH_CHECK(!generator || !generator->defined() || generator->device().type() == kFlagos,
+              "Expected a 'flagos' device type for generator but found '",
+              c10::DeviceTypeName(generator->device().type(), /*lower_case=*/true), "'");
+}
+
 at::Generator target_generator(const std::optional<at::Generator>& generator,
                                DeviceIndex device) {
   if (!generator || !generator->defined()) {
     return runtime().default_generator(checked_device(device));
   }
-  TORCH_CHECK(generator->device().type() == kFlagos,
-              "Expected a 'flagos' device type for generator but found '",
-              c10::DeviceTypeName(generator->device().type(), /*lower_case=*/true), "'");
+  check_generator(generator);
   return static_cast<Generator*>(generator->unsafeGetGeneratorImpl())->target();
 }
 

@@ -15,6 +15,9 @@ FLAGOS_API const at::Generator& default_generator(c10::DeviceIndex device);
 
 at::Generator new_generator(c10::DeviceIndex device);
 
+// Throws as CUDA does for a generator of another device type.
+void check_generator(const std::optional<at::Generator>& generator);
+
 // The target generator behind a flagos one, or behind the default generator of `device` when none
 // is given. Throws as CUDA does for a generator of another device type.
 at::Generator target_generator(const std::optional<at::Generator>& generator,

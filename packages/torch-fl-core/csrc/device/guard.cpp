@@ -29,7 +29,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   void uncheckedSetDevice(Device device) const noexcept override {
     if (device.index() >= 0 && device.index() < runtime().device_count()) {
-      runtime().set_device(device.index());
+      runtime().restore_device(device.index());
     }
   }
   DeviceIndex deviceCount() const noexcept override {

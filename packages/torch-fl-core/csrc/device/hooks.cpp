@@ -16,7 +16,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   bool isBuilt() const override { return true; }
   bool isAvailable() const override { return has_runtime() && runtime().device_count() > 0; }
   bool hasPrimaryContext(DeviceIndex device) const override {
-    return has_runtime() && device >= 0 && device < runtime().device_count();
+    return has_runtime() && device >= 0 && device < runtime().device_count() &&
+           runtime().has_context(device);
   }
   void init() const override { runtime().initialize(); }
 
@@ -31,7 +32,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return previous;
   }
   DeviceIndex maybeExchangeDevice(DeviceIndex device) const override {
-    return device < 0 ? runtime().current_device() : exchangeDevice(device);
+    const auto previous = runtime().current_device();
+    if (device >= 0) runtime().restore_device(checked_device(device));
+    return previous;
   }
 
   at::Device getDeviceFromPtr(void* data) const override {

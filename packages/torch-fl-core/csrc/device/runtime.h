@@ -48,6 +48,11 @@ class Runtime {
   virtual DeviceIndex device_count() const noexcept = 0;
   virtual DeviceIndex current_device() const = 0;
   virtual void set_device(DeviceIndex device) = 0;
+  // Back to a device that was current before. Never throws, and starts nothing on a device where
+  // nothing has run yet (a context may cost hundreds of megabytes).
+  virtual void restore_device(DeviceIndex device) noexcept = 0;
+  // Whether anything has run on `device` yet.
+  virtual bool has_context(DeviceIndex device) = 0;
   virtual DeviceProperties properties(DeviceIndex device) = 0;
   virtual c10::DeviceCapability capability(DeviceIndex device) = 0;
   virtual void synchronize_device(DeviceIndex device) = 0;

@@ -1,5 +1,6 @@
 // Owns: torch_fl._C, the thin bindings. What PyTorch already offers for every accelerator
 // (streams, events, memory statistics) is not repeated here.
+#include <ATen/Context.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 #include <torch/csrc/Exceptions.h>
@@ -30,7 +31,7 @@ void activate_delegate(const std::string& device_type) {
 
 void initialize() {
   const py::gil_scoped_release released;  // a driver may take seconds to start
-  runtime().initialize();
+  at::globalContext().lazyInitDevice(kFlagos);  // so that PyTorch knows too: is_pinned() asks it
   g_initialized = true;
 }
 
@@ -48,7 +49,13 @@ int exchange_device(int64_t device) {
   return previous;
 }
 
-int maybe_exchange_device(int64_t device) { return device < 0 ? -1 : exchange_device(device); }
+int maybe_exchange_device(int64_t device) {
+  if (device < 0) return -1;
+  const auto index = to_index(device);
+  const auto previous = runtime().current_device();
+  runtime().restore_device(index);
+  return previous;
+}
 
 void synchronize(int64_t device) {
   const auto index = to_index(device);

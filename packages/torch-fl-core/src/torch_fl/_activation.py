@@ -28,15 +28,15 @@ def activate() -> None:
         _refuse_other_owner()
         runtime = selection.select().runtime()
         extension = torch_binary.load()
-        _claim()
         if isinstance(runtime, HostRuntime):
             extension.activate_host(runtime.devices, runtime.memory_limit, runtime.guard)
             engine_threads.install()
         elif isinstance(runtime, DelegateRuntime):
             extension.activate_delegate(runtime.device_type)
+        _claim()  # last of what may fail: a PyTorch that is told of flagos needs it from then on
         _register_module()
         interpreter_exit.install()
-        autograd_guard.install()
+        autograd_guard.install(delegating=isinstance(runtime, DelegateRuntime))
         _activated = True
 
 

@@ -4,7 +4,9 @@
 #include "device/delegate/runtime.h"
 
 #include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
 #include <ATen/detail/AcceleratorHooksInterface.h>
+#include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 namespace torch_fl::delegate {
@@ -18,12 +20,17 @@ class DelegateRuntime final : public Runtime {
   explicit DelegateRuntime(c10::DeviceType target) : type_(target), guard_(target) {}
 
   c10::DeviceType target_type() const noexcept override { return type_; }
-  // Also needed before the first allocation: CUDA's allocator asserts otherwise.
-  void initialize() override { hooks().init(); }
+  // PyTorch's own way, once per process, however the target is first used and by whichever thread.
+  // Needed before the first allocation: CUDA's allocator asserts otherwise.
+  void initialize() override { at::globalContext().lazyInitDevice(type_); }
 
   DeviceIndex device_count() const noexcept override { return guard_.deviceCount(); }
   DeviceIndex current_device() const override { return guard_.getDevice().index(); }
   void set_device(DeviceIndex device) override { guard_.setDevice({type_, device}); }
+  void restore_device(DeviceIndex device) noexcept override {
+    guard_.uncheckedSetDevice({type_, device});
+  }
+  bool has_context(DeviceIndex device) override { return hooks().hasPrimaryContext(device); }
   DeviceProperties properties(DeviceIndex device) override {
     // Names and units per vendor come from the plugin's target module; here only what every device
     // can say.
@@ -89,15 +96,13 @@ class DelegateRuntime final : public Runtime {
 
   c10::DataPtr allocate(size_t nbytes, DeviceIndex device) override {
     initialize();
-    const c10::impl::VirtualGuardImpl& guard = guard_;
-    if (guard.getDevice().index() == device) return target_allocator()->allocate(nbytes);
-    const Device previous = guard.exchangeDevice({type_, device});
-    auto data = target_allocator()->allocate(nbytes);
-    guard.uncheckedSetDevice(previous);
-    return data;
+    const c10::DeviceGuard guard{Device(type_, device)};  // also when the target has no memory left
+    return target_allocator()->allocate(nbytes);
   }
   c10::Allocator* target_allocator() override { return c10::GetAllocator(type_); }
-  void empty_cache() override { device_allocator().emptyCache(); }
+  void empty_cache() override {
+    if (auto* memory = device_allocator_or_null()) memory->emptyCache();
+  }
   void record_stream(const c10::DataPtr& data, DeviceIndex device, StreamId stream) override {
     guard_.recordDataPtrOnStream(data, on_target(device, stream));
   }
@@ -117,8 +122,12 @@ class DelegateRuntime final : public Runtime {
     return device_allocator().getMemoryInfo(device);
   }
   DeviceIndex device_of(const void* data) override {
-    const auto device = hooks().getDeviceFromPtr(const_cast<void*>(data));
-    return device.type() == type_ ? device.index() : DeviceIndex{-1};
+    try {
+      const auto device = hooks().getDeviceFromPtr(const_cast<void*>(data));
+      return device.type() == type_ ? device.index() : DeviceIndex{-1};
+    } catch (const c10::Error&) {  // the hooks' way to say that it is not
+      return -1;
+    }
   }
   at::HostAllocator* pinned_allocator() override { return at::getHostAllocator(type_); }
   bool is_pinned(const void* data) override { return hooks().isPinnedPtr(data); }
@@ -152,6 +161,9 @@ class DelegateRuntime final : public Runtime {
 
 std::unique_ptr<Runtime> make_runtime(c10::DeviceType target) {
   TORCH_CHECK(target != kFlagos, "flagos cannot stand on itself.");
+  TORCH_CHECK(at::isAccelerator(target), "flagos cannot stand on ",
+              c10::DeviceTypeName(target, /*lower_case=*/true),
+              ": it is no accelerator of PyTorch.");
   TORCH_CHECK(c10::impl::hasDeviceGuardImpl(target), "This PyTorch has no support for ",
               c10::DeviceTypeName(target, /*lower_case=*/true),
               ", the device that the chosen flagos backend stands on.");

@@ -88,6 +88,8 @@ class HostRuntime final : public Runtime {
   }
   DeviceIndex current_device() const override { return t_device; }
   void set_device(DeviceIndex device) override { t_device = device; }
+  void restore_device(DeviceIndex device) noexcept override { t_device = device; }
+  bool has_context(DeviceIndex) override { return true; }
   DeviceProperties properties(DeviceIndex device) override {
     return {.name = "flagos host: " + processor_,
             .total_memory = pool(device).limit(),

@@ -10,31 +10,36 @@ elsewhere the case cannot arise and nothing is touched.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch.autograd import graph
 
+from torch_fl._compat import engine
+
 _HARMLESS = ("cpu", "flagos", "meta")
 
 
-def install() -> None:
-    """Puts the check in front of the engine, once."""
-    if torch.backends.cuda.is_built() or getattr(torch, "xpu", None) and torch.xpu._is_compiled():
-        module: Any = graph
-        module._engine_run_backward = guarded(module._engine_run_backward)
+def install(delegating: bool = False) -> None:
+    """Puts the check in front of the engine, once. `delegating`: flagos stands on another device."""
+    xpu = getattr(torch, "xpu", None)
+    if delegating or torch.backends.cuda.is_built() or (xpu is not None and xpu._is_compiled()):
+        engine.wrap(guarded)
 
 
-def guarded(run: Callable[..., Any]) -> Callable[..., Any]:
+def guarded(run: engine.Run) -> engine.Run:
     """`run`, the engine's entry point, behind the check of its root tensors."""
 
     @functools.wraps(run)
-    def checked(t_outputs: Sequence[torch.Tensor], *args: Any, **kwargs: Any) -> Any:
+    def checked(
+        t_outputs: Sequence[torch.Tensor | graph.GradientEdge], *args: Any, **kwargs: Any
+    ) -> Any:
         for root in t_outputs:
-            if root.device.type not in _HARMLESS:
+            device = _device_type(root)
+            if device not in _HARMLESS:
                 raise RuntimeError(
-                    f"backward() was called on a {root.device.type} tensor, but this process uses "
+                    f"backward() was called on a {device} tensor, but this process uses "
                     f"flagos as its accelerator (`import torch_fl`), and PyTorch's autograd engine "
                     f"serves only one. Either move the model and its inputs to 'flagos', or run "
                     f"this part in a process that does not import torch_fl."
@@ -42,3 +47,11 @@ def guarded(run: Callable[..., Any]) -> Callable[..., Any]:
         return run(t_outputs, *args, **kwargs)
 
     return checked
+
+
+def _device_type(root: torch.Tensor | graph.GradientEdge) -> str:
+    """The device type of a root of a graph: a tensor, or an edge that stands for one."""
+    if isinstance(root, graph.GradientEdge):
+        node: Any = root.node
+        return str(node._input_metadata[root.output_nr].device.type)
+    return root.device.type

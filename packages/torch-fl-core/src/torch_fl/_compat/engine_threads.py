@@ -10,20 +10,19 @@ the engine's run and restored. Dated 2026-11, torch 2.11 to 2.13. Held by tests/
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch.autograd import graph
+
+from torch_fl._compat import engine
 
 
 def install() -> None:
     """Lets `backward()` of a process on host memory run in the thread that calls it."""
-    module: Any = graph
-    module._engine_run_backward = in_calling_thread(module._engine_run_backward)
+    engine.wrap(in_calling_thread)
 
 
-def in_calling_thread(run: Callable[..., Any]) -> Callable[..., Any]:
+def in_calling_thread(run: engine.Run) -> engine.Run:
     """`run`, the engine's entry point, with multithreading off while it runs."""
     enabled = torch._C._is_multithreading_enabled
     switch = torch._C._set_multithreading_enabled
