@@ -318,6 +318,39 @@ def test_errors_of_the_kernel_come_through(library: torch.library.Library) -> No
     assert (torch.ones(3, device=D) + 1).tolist() == [2.0] * 3
 
 
+def test_results_that_share_memory_with_each_other(library: torch.library.Library) -> None:
+    def kernel(x: Tensor) -> Any:
+        y = x * 2
+        return y, y, [y[1:], y.t()]
+
+    call = _define(library, "(Tensor x) -> (Tensor, Tensor, Tensor[])", ("CPU", kernel))
+
+    def run(x: Tensor) -> Any:
+        first, second, parts = call(x)
+        storages = {y.untyped_storage()._cdata for y in (first, second, *parts)}
+        first.zero_()
+        return first is second, len(storages), second, parts
+
+    assert_same(run, uneven((3, 4)))
+
+
+def test_an_error_after_a_resize_leaves_no_pointer_to_freed_memory(
+    library: torch.library.Library,
+) -> None:
+    def kernel(x: Tensor) -> None:
+        x.resize_(5000).fill_(3)
+        raise ValueError("too late")
+
+    call = _define(library, "(Tensor(a!) x) -> ()", ("CPU", kernel))
+    x = torch.ones(4, device=D)
+    with pytest.raises(ValueError, match="too late"):
+        call(x)
+    others = [torch.full((4,), 7.0, device=D) for _ in range(50)]
+    assert x.data_ptr() not in {other.data_ptr() for other in others}
+    assert x.shape == (5000,), "as on the CPU"
+    assert x.untyped_storage().nbytes() == 20_000
+
+
 @pytest.mark.filterwarnings("ignore:Sparse CSR tensor support is in beta state:UserWarning")
 def test_other_kinds_of_tensors_through_the_fallback(library: torch.library.Library) -> None:
     call = _define(library, "(Tensor x) -> Tensor")

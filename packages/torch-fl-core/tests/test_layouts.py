@@ -7,6 +7,7 @@ mkldnn tensors are refused with words that say what to do.
 from __future__ import annotations
 
 import io
+import textwrap
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -484,7 +485,7 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
         "jagged",
     ),
     "nested device argument": (
-        lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.strided, device=D),
+        lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.strided, device=D) * 2,
         "jagged",
     ),
     "nested from tensors": (
@@ -529,3 +530,56 @@ def test_a_nested_tensor_that_needs_gradients_is_refused_and_the_process_lives_o
         """
     )
     assert output.strip() == "alive"
+
+
+SECOND_DEVICE = """
+import torch, torch_fl, warnings
+warnings.simplefilter("ignore")
+ONE, ZERO = torch.device("flagos", 1), torch.device("flagos", 0)
+x = torch.ones(3, 2, device=ONE)
+
+def on_one(*tensors):
+    assert all(t.device == ONE for t in tensors), [t.device for t in tensors]
+"""
+
+
+@pytest.mark.parametrize("kind", ["coo", "compressed", "quantized", "jagged"])
+def test_layouts_on_another_device(kind: str) -> None:
+    """Whichever device is current: results and their members follow the tensors."""
+    work = {
+        "coo": """
+            s = torch.eye(3).to_sparse().to(ONE)
+            on_one(s, s.values(), s.indices(), s.coalesce(), s * 2, s + s, s @ x, s.to_dense())
+            on_one(s.clone().add_(s), s.t(), torch.zeros_like(s), x.to_sparse(), x.to_sparse() * 2)
+            on_one(torch.sparse_coo_tensor([[0]], [1.0], (2,), device=ONE))
+            assert s.to(ZERO).device == s.to(ZERO).values().device == ZERO
+            assert torch.equal((s @ x).cpu(), torch.ones(3, 2))
+            try:
+                s @ torch.ones(3, 2, device=ZERO)
+            except RuntimeError as error:
+                assert "INTERNAL" not in str(error) and "flagos:1" in str(error), error
+            else:
+                raise AssertionError("tensors of two devices were taken")
+            """,
+        "compressed": """
+            for layout in (torch.sparse_csr, torch.sparse_csc):
+                s = torch.eye(3).to_sparse(layout=layout).to(ONE)
+                on_one(s, s.values(), s.to_dense(), s @ x, s * 2, s.to_sparse(), s.clone())
+                assert s.to(ZERO).device == s.to(ZERO).values().device == ZERO
+            """,
+        "quantized": """
+            q = torch.quantize_per_tensor(x, 0.1, 0, torch.quint8)
+            on_one(q, q.int_repr(), q.dequantize(), q.clone(), q[1:], q.t())
+            on_one(torch.quantize_per_tensor(x.cpu(), 0.1, 0, torch.quint8).to(ONE))
+            assert q.to(ZERO).device == ZERO and q.cpu().device.type == "cpu"
+            """,
+        "jagged": """
+            parts = [torch.ones(2, 3), torch.ones(1, 3)]
+            t = torch.nested.nested_tensor(parts, layout=torch.jagged, device=ONE)
+            on_one(t, t * 2, t.values(), t.offsets(), *t.unbind())
+            assert t.to(ZERO).device == ZERO
+            """,
+    }[kind]
+    loop = "for current in (1, 0):\n    torch.flagos.set_device(current)\n"
+    body = textwrap.indent(textwrap.dedent(work), "    ")
+    output_of_child(SECOND_DEVICE + loop + body, FLAGOS_HOST_DEVICES="2")

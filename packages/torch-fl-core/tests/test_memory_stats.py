@@ -200,7 +200,7 @@ def test_the_limit_is_an_out_of_memory_error_with_sizes_and_the_device_lives_on(
             else:
                 raise AssertionError(f"{too_much} MiB fitted into 64 MiB")
         assert flagos.memory_stats()["num_ooms"] == 2
-        assert keep.sum(dtype=torch.int64).item() == 16 * MIB, "what was there is untouched"
+        assert keep.min().item() == keep.max().item() == 1, "what was there is untouched"
         assert (torch.ones(1000, device="flagos") * 2).sum().item() == 2000
         del keep
         whole = torch.empty(60 * MIB, dtype=torch.uint8, device="flagos")

@@ -46,16 +46,18 @@ at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
                  std::optional<at::Layout> layout, std::optional<at::Device> device,
                  std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
   const FactoryGuard guard(device, layout, pin_memory);
-  return at::detail::empty_generic_symint(size, device_allocator(), kDense,
-                                          c10::dtype_or_default(dtype), format);
+  // Not the symbolic form: that one does not notice an overflowing size.
+  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), device_allocator(), kDense,
+                                   c10::dtype_or_default(dtype), format);
 }
 
 at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                          std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                          std::optional<at::Device> device, std::optional<bool> pin_memory) {
   const FactoryGuard guard(device, layout, pin_memory);
-  return at::detail::empty_strided_symint_generic(size, stride, device_allocator(), kDense,
-                                                  c10::dtype_or_default(dtype));
+  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size),
+                                           C10_AS_INTARRAYREF_SLOW(stride), device_allocator(),
+                                           kDense, c10::dtype_or_default(dtype));
 }
 
 // A tensor of zeros without memory, for forward-mode autograd.

@@ -96,6 +96,11 @@ void install_storage_operators() {
   Typed<at::_ops::set__source_Storage>::install("core", &set_storage);
   Typed<at::_ops::set__source_Tensor>::install("core", &set_tensor);
   Typed<at::_ops::set_>::install("core", &set_nothing);
+  constexpr auto kQuantized = c10::DispatchKey::QuantizedPrivateUse1;
+  Typed<at::_ops::set__source_Storage_storage_offset>::also_for(kQuantized);
+  Typed<at::_ops::set__source_Storage>::also_for(kQuantized);
+  Typed<at::_ops::set__source_Tensor>::also_for(kQuantized);
+  Typed<at::_ops::set_>::also_for(kQuantized);
   Typed<at::_ops::record_stream>::install("core", &record_stream);
   Typed<at::_ops::_has_compatible_shallow_copy_type>::install("core", &compatible);
 }

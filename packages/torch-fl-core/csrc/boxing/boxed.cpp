@@ -3,6 +3,7 @@
 
 #include <ATen/core/ivalue.h>
 #include <ATen/core/jit_type.h>
+#include <ATen/ops/_nested_tensor_size_native.h>
 
 #include <string_view>
 
@@ -176,6 +177,18 @@ void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   run_boxed(call, handle, key, stack, /*known=*/false);
 }
 
+// Nested tensors can only be made; what autograd asks of them while it records must not fail, since
+// it asks where an exception ends the process.
+constexpr std::array kNestedFactories{"aten::_nested_tensor_from_tensor_list",
+                                      "aten::_nested_tensor_from_mask",
+                                      "aten::_nested_from_padded", "aten::_nested_view_from_buffer"};
+
+void refuse_nested_factory(routing::Operator&, const c10::OperatorHandle& handle,
+                           torch::jit::Stack*) {
+  refuse(handle, "nested tensors of strided layout are not supported. ",
+         "Use torch.nested.nested_tensor(..., layout=torch.jagged).");
+}
+
 void refuse_nested(const c10::OperatorHandle& handle, torch::jit::Stack*) {
   refuse(handle, "nested tensors of strided layout are not supported. ",
          "Use torch.nested.nested_tensor(..., layout=torch.jagged).");
@@ -195,6 +208,16 @@ void install_boxed_boxing() {
                              DispatchKey::SparseCsrPrivateUse1,
                              DispatchKey::QuantizedPrivateUse1};
   auto& dispatcher = c10::Dispatcher::singleton();
+  for (const char* name : kNestedFactories) {
+    if (const auto handle = dispatcher.findSchema({name, ""})) {
+      routing::install_boxed(*handle, DispatchKey::PrivateUse1, "core", &refuse_nested_factory);
+    }
+  }
+  if (const auto handle = dispatcher.findSchema({"aten::_nested_tensor_size", ""})) {
+    routing::install(*handle, DispatchKey::NestedTensorPrivateUse1, "core",
+                     c10::KernelFunction::makeFromUnboxedFunction(
+                         TORCH_FN(&at::native::_nested_tensor_size)));
+  }
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto handle = dispatcher.findOp(name);
     if (!handle || !handle->hasSchema()) continue;

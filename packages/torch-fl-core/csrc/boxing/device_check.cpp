@@ -43,8 +43,11 @@ std::string method_name(const char* name) {
 
 }  // namespace
 
-void Relabeling::note_foreign(const c10::TensorImpl& impl) {
-  const bool scalar = impl.device_type() == c10::DeviceType::CPU && impl.dim() == 0;
+void Relabeling::note_foreign(const c10::TensorImpl& impl, Access access) {
+  // What is written is no number that may come along, whatever its shape.
+  const bool scalar = impl.device_type() == c10::DeviceType::CPU && impl.dim() == 0 &&
+                      access == Access::kRead;
+  if (!scalar) elsewhere_ |= 1U << (argument_ & 31);
   // The first offender is the one to name; a scalar may be none.
   if (foreign_argument_ >= 0 && (scalar || !foreign_is_cpu_scalar_)) return;
   suspicious_ = true;
@@ -54,8 +57,9 @@ void Relabeling::note_foreign(const c10::TensorImpl& impl) {
   foreign_first_ = index_ < 0;
 }
 
-void Relabeling::note_second_device(c10::DeviceIndex index) {
+void Relabeling::note_second_device(c10::DeviceIndex index, const c10::TensorImpl& impl) {
   suspicious_ = true;
+  if (impl.dim() > 0) elsewhere_ |= 1U << (argument_ & 31);
   if (second_index_ >= 0) return;
   second_index_ = index;
   second_argument_ = argument_;
@@ -72,12 +76,24 @@ void Relabeling::check_devices_slow(const char* name, const char* overload) cons
   const auto rule = device_rule(name, overload);
   const c10::Device first(kFlagos, index_);
   if (rule == DeviceRule::kNone) return;
-  if (rule == DeviceRule::kHostIndices) {
-    TORCH_CHECK(second_index_ < 0,
+  if (rule == DeviceRule::kIndexed) {  // self, indices
+    const auto self = foreign_argument_ == 0 ? foreign_device_ : first;
+    TORCH_CHECK(second_index_ < 0 && foreign_argument_ != 0,
                 "indices should be either on cpu or on the same device as the indexed tensor (",
-                first, ")");
+                self, ")");
     return;
   }
+  if (rule == DeviceRule::kIndexedWrite) {  // self, indices from anywhere, values
+    constexpr uint32_t kSelfAndValues = 0b101;
+    if ((elsewhere_ & kSelfAndValues) == 0) return;
+    const auto other = second_argument_ == 2 ? c10::Device(kFlagos, second_index_) : foreign_device_;
+    const bool self_elsewhere = (elsewhere_ & 1U) != 0;
+    TORCH_CHECK(false,
+                "Expected all tensors to be on the same device, but found at least two devices, ",
+                self_elsewhere ? foreign_device_ : first, " and ", self_elsewhere ? first : other,
+                "!");
+  }
+  if (rule == DeviceRule::kNumberFromAnywhere && (elsewhere_ & 0b11) == 0) return;
   if (rule == DeviceRule::kSame) {
     const bool second_device = second_index_ >= 0;
     const auto other = second_device ? c10::Device(kFlagos, second_index_) : foreign_device_;

@@ -23,10 +23,13 @@ bool contains(const std::string_view* begin, const std::string_view* end, std::s
   return std::binary_search(begin, end, name);
 }
 
-constexpr std::array<std::string_view, 5> kHostIndices = {"index", "index_put", "index_put_",
-                                                          "_index_put_impl_", "_unsafe_index"};
+constexpr std::array<std::string_view, 2> kIndexed = {"index", "_unsafe_index"};
+constexpr std::array<std::string_view, 4> kIndexedWrite = {"index_put", "index_put_",
+                                                           "_index_put_impl_", "_unsafe_index_put"};
+constexpr std::array<std::string_view, 2> kNumberFromAnywhere = {"masked_fill", "masked_fill_"};
 // Copies, storage exchange and questions about layout; foreach works in groups of one device.
-constexpr std::array<std::string_view, 13> kFree = {
+constexpr std::array<std::string_view, 14> kFree = {
+    "fill_",
     "copy_",    "_copy_from", "_copy_from_and_resize", "set_",
     "resize_",  "is_set_to",  "_use_cudnn_ctc_loss",   "_cudnn_ctc_loss",
     "_nested_from_padded",    "_to_copy",              "clone",
@@ -42,7 +45,9 @@ DeviceRule device_rule(const char* name, const char* overload) {
   const auto listed = [&](const auto& list) {
     return std::find(list.begin(), list.end(), base) != list.end();
   };
-  if (listed(kHostIndices)) return DeviceRule::kHostIndices;
+  if (listed(kIndexed)) return DeviceRule::kIndexed;
+  if (listed(kIndexedWrite)) return DeviceRule::kIndexedWrite;
+  if (listed(kNumberFromAnywhere)) return DeviceRule::kNumberFromAnywhere;
   if (listed(kFree) || base.starts_with("_foreach_")) return DeviceRule::kNone;
   std::string full(base);
   if (*overload != '\0') full.append(".").append(overload);

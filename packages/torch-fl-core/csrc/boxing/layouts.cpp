@@ -3,6 +3,7 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <c10/core/DeviceGuard.h>
 
 #include "boxing/relabeling.h"
 
@@ -40,6 +41,8 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
   };
   if (keys.has(DispatchKey::SparsePrivateUse1)) {
     const auto& sparse = *static_cast<SparseTensorImpl*>(impl);
+    // A fresh sparse tensor makes its members on the current device.
+    const c10::DeviceGuard guard(target().device(member_device(*impl)));
     auto result = c10::make_intrusive<SparseTensorImpl>(target_keys(keys), impl->dtype());
     assign(*result, sparse, member(sparse.indices()), member(sparse.values()));
     return remember(std::move(result));
@@ -63,7 +66,8 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
     return remember(std::move(result));
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      false, "flagos tensors of this kind are not supported (dispatch keys ", keys, ").");
+      false, "flagos does not support tensors of layout ", impl->layout(),
+      " here. Use a strided tensor.");
 }
 
 // Results share members with each other and with their arguments, so a member is never unique.
@@ -77,6 +81,7 @@ at::Tensor Relabeling::wrap_layout(c10::TensorImpl* impl) {
   if (results_elsewhere_) return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
   if (keys.has(target().sparse)) {
     const auto& sparse = *static_cast<SparseTensorImpl*>(impl);
+    const c10::DeviceGuard guard(c10::Device(kFlagos, device()));
     auto result = c10::make_intrusive<SparseTensorImpl>(flagos_keys(keys), impl->dtype());
     assign(*result, sparse, wrap_member(sparse.indices()), wrap_member(sparse.values()));
     return at::Tensor(std::move(result));
@@ -111,8 +116,8 @@ at::Tensor Relabeling::wrap_layout(c10::TensorImpl* impl) {
     return at::Tensor(std::move(result));
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
-      false, "This operator gives a tensor of a layout that flagos does not support (dispatch keys ",
-      keys, "). Move the input to the CPU first.");
+      false, "flagos does not support tensors of layout ", impl->layout(),
+      ", which this operator gives. Move the input to the CPU first, or use the strided layout.");
 }
 
 void Relabeling::write_back_layout(const Entry& entry) {

@@ -24,14 +24,14 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
   if (C10_UNLIKELY(!tensor.defined())) return tensor;
   auto* impl = tensor.unsafeGetTensorImpl();
   if (C10_UNLIKELY(impl->device_type() != kFlagos)) {
-    note_foreign(*impl);
+    note_foreign(*impl, access);
     return tensor;
   }
   const auto index = impl->device().index();
   if (C10_LIKELY(index_ < 0)) {
     index_ = index;
   } else if (C10_UNLIKELY(index != index_)) {
-    note_second_device(index);
+    note_second_device(index, *impl);
   }
   for (auto& entry : entries_) {
     if (entry.original == impl) {
@@ -131,10 +131,13 @@ void Relabeling::write_back() {
 }
 
 void Relabeling::count_versions() {
+  // Views of one tensor share a counter: first see which the kernel left alone, then count each.
+  for (auto& entry : entries_) {
+    entry.uncounted = entry.uncounted &&
+                      entry.original->version_counter().current_version() == entry.version;
+  }
   for (const auto& entry : entries_) {
-    if (entry.uncounted && entry.original->version_counter().current_version() == entry.version) {
-      entry.original->bump_version();
-    }
+    if (entry.uncounted) entry.original->bump_version();
   }
 }
 

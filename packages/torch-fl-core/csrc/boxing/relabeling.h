@@ -107,8 +107,8 @@ class Relabeling {
   at::Tensor wrap_member(const at::Tensor& member);
   void write_back_layout(const Entry& entry);
   static void note_access(Entry& entry, Access access);
-  void note_foreign(const c10::TensorImpl& impl);
-  void note_second_device(c10::DeviceIndex index);
+  void note_foreign(const c10::TensorImpl& impl, Access access);
+  void note_second_device(c10::DeviceIndex index, const c10::TensorImpl& impl);
   void open_pages(const void* data);
   void close_pages();
   c10::DeviceIndex device_slow() const;
@@ -131,6 +131,7 @@ class Relabeling {
   c10::DeviceIndex second_index_ = -1;
   int16_t second_argument_ = -1;
   int16_t foreign_argument_ = -1;
+  uint32_t elsewhere_ = 0;  // a bit for each argument on another device that is not a number
   bool foreign_is_cpu_scalar_ = true;
   c10::Device foreign_device_{c10::DeviceType::CPU};
 };

@@ -28,8 +28,11 @@ class Generator final : public c10::GeneratorImpl {
     const std::lock_guard<std::mutex> lock(target_.mutex());
     return target_.seed();
   }
-  void set_offset(uint64_t offset) override { target_.set_offset(offset); }
-  uint64_t get_offset() const override { return target_.get_offset(); }
+  // PyTorch pickles the offset of every generator but the CPU's, whose kind has none.
+  void set_offset(uint64_t offset) override {
+    if (has_offset() || offset != 0) target_.set_offset(offset);
+  }
+  uint64_t get_offset() const override { return has_offset() ? target_.get_offset() : 0; }
   void set_state(const c10::TensorImpl& state) override {
     const std::lock_guard<std::mutex> lock(target_.mutex());
     target_.unsafeGetGeneratorImpl()->set_state(state);
@@ -54,6 +57,8 @@ class Generator final : public c10::GeneratorImpl {
   Generator* clone_impl() const override {
     return new Generator(device().index(), target_.clone());
   }
+
+  bool has_offset() const { return target_.device().type() != c10::DeviceType::CPU; }
 
   at::Generator target_;
 };

@@ -35,10 +35,10 @@ size_t class_size(size_t size_class) {
 }
 
 std::string mebibytes(size_t bytes) {
-  const auto hundredths = bytes * 100 / (size_t{1} << 20);
-  auto fraction = std::to_string(hundredths % 100);
+  constexpr size_t kMebibyte = size_t{1} << 20;
+  auto fraction = std::to_string(bytes % kMebibyte * 100 / kMebibyte);
   if (fraction.size() < 2) fraction.insert(0, "0");
-  return std::to_string(hundredths / 100) + "." + fraction + " MiB";
+  return std::to_string(bytes / kMebibyte) + "." + fraction + " MiB";
 }
 
 }  // namespace
@@ -47,6 +47,10 @@ Pool::Pool(std::string name, size_t limit, bool guarded)
     : name_(std::move(name)), limit_(limit), guarded_(guarded) {}
 
 void* Pool::allocate(size_t nbytes) {
+  if (C10_UNLIKELY(nbytes > limit_)) {  // before any rounding, which could overflow
+    const std::lock_guard lock(lock_);
+    throw_out_of_memory(nbytes);
+  }
   const bool small = !guarded_ && nbytes <= kLargestSmall;
   const size_t size_class = small ? class_of(nbytes) : 0;
   const size_t rounded =
