@@ -3,9 +3,9 @@ at the delegating runtime.
 
     python ci/hardware/cuda_core.py OUTPUT_FOLDER
 
-Builds the core with CMake against the installed torch, into build/hardware, and writes one JSON file
-per step to OUTPUT_FOLDER (build.json, unit.json, op_db.json, delegate.json). A step whose file says it
-succeeded is not run again. What this machine's torch is, stands in every file.
+Builds the core with CMake against the installed torch, into build/hardware; writes one JSON file
+per step to OUTPUT_FOLDER (build.json, unit.json, op_db.json, delegate.json). A step whose file
+says that it succeeded is not run again. What this machine's torch is, stands in every file.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ MINIMUM = (2, 11)
 
 version = tuple(int(part) for part in torch.__version__.split("+")[0].split(".")[:2])
 if version < MINIMUM:
-    sys.exit(f"torch-fl needs torch {'.'.join(map(str, MINIMUM))} or newer, found {torch.__version__}")
+    oldest = ".".join(map(str, MINIMUM))
+    sys.exit(f"torch-fl needs torch {oldest} or newer, found {torch.__version__}")
 root = Path(torch.__file__).parent
 guard = (root / "include/c10/core/impl/DeviceGuardImplInterface.h").read_text()
 print(

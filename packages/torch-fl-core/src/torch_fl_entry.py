@@ -1,6 +1,6 @@
 """Owns: torch-fl's entry points. A leaf module: it imports neither torch nor torch_fl by itself.
 
-`autoload` is called by `import torch` when torch itself is nearly imported; whatever it raises would
+`autoload` is called by `import torch` when torch itself is nearly imported; what it raises would
 make `import torch` fail, so it raises nothing. `main` is the console script.
 """
 

@@ -1,4 +1,4 @@
-"""Owns: backward() on host memory runs in the thread that calls it, and the engine's entry point."""
+"""Owns: where backward() runs on host memory, and the entry point of the engine."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import inspect
 import threading
 
 import torch
-import torch_fl  # noqa: F401
 from torch.autograd import graph
+
+import torch_fl  # noqa: F401
 
 
 def test_entry_point() -> None:
@@ -34,18 +35,21 @@ def test_backward_runs_in_the_calling_thread() -> None:
 
 
 def test_each_thread_runs_its_own_backward() -> None:
-    seen: dict[int, int] = {}
+    seen: list[tuple[int, int]] = []
+    start = threading.Barrier(4)  # all alive at once: no identity is used twice
 
     def work() -> None:
-        seen[threading.get_ident()] = backward_thread("flagos")
+        start.wait()
+        seen.append((threading.get_ident(), backward_thread("flagos")))
+        start.wait()
 
     threads = [threading.Thread(target=work) for _ in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(seen) == 4
-    assert all(caller == runner for caller, runner in seen.items())
+    assert len(set(seen)) == 4
+    assert all(caller == runner for caller, runner in seen)
 
 
 def test_setting_is_restored() -> None:

@@ -275,6 +275,17 @@ def sparse() -> None:
 
 
 @section
+def sparse_copies() -> None:
+    """What a copy to the host makes is the host's memory."""
+    for layout in (torch.sparse_coo, torch.sparse_csr):
+        host = torch.tensor([[0.0, 2.0], [3.0, 0.0]]).to_sparse(layout=layout)
+        copied = torch.empty_like(host).copy_(host.to(D))
+        assert torch.equal(copied.to_dense(), host.to_dense())
+        there = torch.empty_like(host.to(D)).copy_(host)
+        assert torch.equal(there.to_dense().cpu(), host.to_dense())
+
+
+@section
 def sparse_in_place() -> None:
     def run(s: torch.Tensor) -> Any:
         return s.add_(s.clone()), s.mul_(2), s.clone().zero_()

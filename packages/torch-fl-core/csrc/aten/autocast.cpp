@@ -43,8 +43,7 @@ void register_policies(torch::Library& m) {
 
 void install_autocast() {
   constexpr auto kKey = c10::DispatchKey::AutocastPrivateUse1;
-  static auto* fallback =
-      new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
+  static auto* fallback = new torch::Library(torch::Library::IMPL, "_", kKey, __FILE__, __LINE__);
   fallback->fallback(torch::CppFunction::makeFallthrough());
   static auto* policies =
       new torch::Library(torch::Library::IMPL, "aten", kKey, __FILE__, __LINE__);

@@ -47,8 +47,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& destin
 void install_lazy_bit_fallthroughs() {
   for (const auto key : {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative}) {
     static auto* libraries = new std::vector<torch::Library>;
-    auto& library =
-        libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
+    auto& library = libraries->emplace_back(torch::Library::IMPL, "aten", key, __FILE__, __LINE__);
     library.impl("_copy_from", torch::CppFunction::makeFallthrough());
   }
 }

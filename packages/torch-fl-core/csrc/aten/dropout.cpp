@@ -48,7 +48,10 @@ Results native_dropout(const at::Tensor& input, double p, std::optional<bool> tr
 at::Tensor dropout(const at::Tensor& input, double p, bool train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
   if (p == 0 || !train || input.numel() == 0) return input;
-  if (p == 1) return at::_ops::mul_Tensor::call(input, at::_ops::zeros::call({}, c10::typeMetaToScalarType(input.dtype()), input.layout(), input.device(), std::nullopt));
+  if (p == 1)
+    return at::_ops::mul_Tensor::call(
+        input, at::_ops::zeros::call({}, c10::typeMetaToScalarType(input.dtype()), input.layout(),
+                                     input.device(), std::nullopt));
   at::Tensor noise = at::_ops::empty_like::call(input, {}, {}, {}, {}, {});
   at::_ops::bernoulli__float::call(noise, 1 - p, std::nullopt);
   at::_ops::div__Scalar::call(noise, 1 - p);

@@ -1,6 +1,6 @@
 // Owns: uninitialised tensors.
-#include <ATen/core/Tensor.h>
 #include <ATen/EmptyTensor.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/native/TensorFactories.h>
 #include <ATen/ops/_efficientzerotensor_ops.h>
 #include <ATen/ops/empty_ops.h>

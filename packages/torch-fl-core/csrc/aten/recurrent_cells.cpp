@@ -54,9 +54,8 @@ Tensor bias_gradient(const Tensor& gates, bool has_bias) {
 
 // input_gates, hidden_gates: (batch, 4 * hidden); cx: (batch, hidden). The workspace holds the
 // activated gates: input, forget, cell, output.
-std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates,
-                                             const Tensor& hidden_gates, const Tensor& cx,
-                                             const OptionalTensor& input_bias,
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates,
+                                             const Tensor& cx, const OptionalTensor& input_bias,
                                              const OptionalTensor& hidden_bias) {
   CellCall call;
   const Tensor x = call(input_gates);

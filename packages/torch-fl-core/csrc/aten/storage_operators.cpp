@@ -60,15 +60,15 @@ at::Tensor& set_storage(at::Tensor& self, at::Storage source) {
 
 at::Tensor& set_tensor(at::Tensor& self, const at::Tensor& source) {
   if (self.is_same(source)) return self;
-  return set_storage_offset(self, source.storage(), source.sym_storage_offset(),
-                            source.sym_sizes(), source.sym_strides());
+  return set_storage_offset(self, source.storage(), source.sym_storage_offset(), source.sym_sizes(),
+                            source.sym_strides());
 }
 
 at::Tensor& set_nothing(at::Tensor& self) {
   const c10::SymInt size(0);
-  return set_storage_offset(
-      self, storage_over(new_twin(0, self.device().index()), self.device().index()), 0,
-      c10::SymIntArrayRef(&size, 1), {});
+  return set_storage_offset(self,
+                            storage_over(new_twin(0, self.device().index()), self.device().index()),
+                            0, c10::SymIntArrayRef(&size, 1), {});
 }
 
 void record_stream(at::Tensor& self, at::Stream stream) {

@@ -31,8 +31,8 @@ at::Tensor reshape_alias(const at::Tensor& self, c10::SymIntArrayRef size,
                                     C10_AS_INTARRAYREF_SLOW(stride));
 }
 
-at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size,
-                      c10::SymIntArrayRef stride, std::optional<c10::SymInt> offset) {
+at::Tensor as_strided(const at::Tensor& self, c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
+                      std::optional<c10::SymInt> offset) {
   return at::native::as_strided_tensorimpl(
       self, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride),
       offset ? std::optional(offset->guard_int(__FILE__, __LINE__)) : std::nullopt);

@@ -11,9 +11,8 @@ namespace torch_fl {
 
 // The key set of the target's tensor for a flagos key set, and back. Autocast has been applied
 // above boxing, so an alias takes no part in the target's.
-inline constexpr auto kFlagosKeys =
-    c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit) |
-    c10::DispatchKeySet(c10::DispatchKey::AutocastPrivateUse1);
+inline constexpr auto kFlagosKeys = c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit) |
+                                    c10::DispatchKeySet(c10::DispatchKey::AutocastPrivateUse1);
 
 inline c10::DispatchKeySet without(c10::DispatchKeySet keys, c10::DispatchKeySet dropped) {
   return c10::DispatchKeySet::from_raw_repr(keys.raw_repr() & ~dropped.raw_repr());

@@ -49,8 +49,7 @@ Access access_of(const c10::Argument& argument, bool counted) {
 }
 
 // The argument with tensors aliased. Generators wait for relabel_late: they depend on the device.
-IValue relabel(Relabeling& call, const c10::Argument& argument, const IValue& value,
-               bool counted) {
+IValue relabel(Relabeling& call, const c10::Argument& argument, const IValue& value, bool counted) {
   const auto access = access_of(argument, counted);
   if (value.isTensor()) {
     call.next_argument();
@@ -180,8 +179,8 @@ void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
 // Nested tensors can only be made; what autograd asks of them while it records must not fail, since
 // it asks where an exception ends the process.
 constexpr std::array kNestedFactories{"aten::_nested_tensor_from_tensor_list",
-                                      "aten::_nested_tensor_from_mask",
-                                      "aten::_nested_from_padded", "aten::_nested_view_from_buffer"};
+                                      "aten::_nested_tensor_from_mask", "aten::_nested_from_padded",
+                                      "aten::_nested_view_from_buffer"};
 
 void refuse_nested_factory(routing::Operator&, const c10::OperatorHandle& handle,
                            torch::jit::Stack*) {
@@ -205,8 +204,7 @@ void install_fallback(DispatchKey key, c10::KernelFunction&& kernel) {
 
 void install_boxed_boxing() {
   constexpr std::array kKeys{DispatchKey::PrivateUse1, DispatchKey::SparsePrivateUse1,
-                             DispatchKey::SparseCsrPrivateUse1,
-                             DispatchKey::QuantizedPrivateUse1};
+                             DispatchKey::SparseCsrPrivateUse1, DispatchKey::QuantizedPrivateUse1};
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const char* name : kNestedFactories) {
     if (const auto handle = dispatcher.findSchema({name, ""})) {
@@ -214,9 +212,9 @@ void install_boxed_boxing() {
     }
   }
   if (const auto handle = dispatcher.findSchema({"aten::_nested_tensor_size", ""})) {
-    routing::install(*handle, DispatchKey::NestedTensorPrivateUse1, "core",
-                     c10::KernelFunction::makeFromUnboxedFunction(
-                         TORCH_FN(&at::native::_nested_tensor_size)));
+    routing::install(
+        *handle, DispatchKey::NestedTensorPrivateUse1, "core",
+        c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&at::native::_nested_tensor_size)));
   }
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto handle = dispatcher.findOp(name);
@@ -226,8 +224,7 @@ void install_boxed_boxing() {
       const bool whole = key == DispatchKey::PrivateUse1 && boxed_whole(name);
       if (whole || handle->hasKernelForDispatchKey(target_key(key))) {
         routing::install_boxed(*handle, key, "boxing",
-                               reads_requires_grad(name) ? &boxed_kernel_with_grad
-                                                         : &boxed_kernel);
+                               reads_requires_grad(name) ? &boxed_kernel_with_grad : &boxed_kernel);
       }
     }
   }

@@ -45,8 +45,8 @@ std::string method_name(const char* name) {
 
 void Relabeling::note_foreign(const c10::TensorImpl& impl, Access access) {
   // What is written is no number that may come along, whatever its shape.
-  const bool scalar = impl.device_type() == c10::DeviceType::CPU && impl.dim() == 0 &&
-                      access == Access::kRead;
+  const bool scalar =
+      impl.device_type() == c10::DeviceType::CPU && impl.dim() == 0 && access == Access::kRead;
   if (!scalar) elsewhere_ |= 1U << (argument_ & 31);
   // The first offender is the one to name; a scalar may be none.
   if (foreign_argument_ >= 0 && (scalar || !foreign_is_cpu_scalar_)) return;
@@ -84,14 +84,15 @@ void Relabeling::check_devices_slow(const char* name, const char* overload) cons
     return;
   }
   if (rule == DeviceRule::kIndexedWrite) {  // self, indices from anywhere, values
-    constexpr uint32_t kSelfAndValues = 0b101;
-    if ((elsewhere_ & kSelfAndValues) == 0) return;
-    const auto other = second_argument_ == 2 ? c10::Device(kFlagos, second_index_) : foreign_device_;
-    const bool self_elsewhere = (elsewhere_ & 1U) != 0;
-    TORCH_CHECK(false,
-                "Expected all tensors to be on the same device, but found at least two devices, ",
-                self_elsewhere ? foreign_device_ : first, " and ", self_elsewhere ? first : other,
-                "!");
+    constexpr uint32_t kSelf = 0b001;
+    constexpr uint32_t kValues = 0b100;
+    const bool self_elsewhere = (elsewhere_ & kSelf) != 0;
+    if (((self_elsewhere ? home_ : elsewhere_) & kValues) == 0) return;
+    const auto other =
+        second_argument_ == 2 ? c10::Device(kFlagos, second_index_) : foreign_device_;
+    TORCH_CHECK(
+        false, "Expected all tensors to be on the same device, but found at least two devices, ",
+        self_elsewhere ? foreign_device_ : first, " and ", self_elsewhere ? first : other, "!");
   }
   if (rule == DeviceRule::kNumberFromAnywhere && (elsewhere_ & 0b11) == 0) return;
   if (rule == DeviceRule::kSame) {
@@ -101,8 +102,8 @@ void Relabeling::check_devices_slow(const char* name, const char* overload) cons
     if (!second_device && foreign_argument_ < 0) return;
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but got ",
                 argument_name(name, overload, argument), " is on ", other,
-                ", different from other tensors on ", first,
-                " (when checking argument in method ", method_name(name), ")");
+                ", different from other tensors on ", first, " (when checking argument in method ",
+                method_name(name), ")");
   }
   // TensorIterator's rule: scalars of the CPU may join.
   if (second_index_ >= 0) {

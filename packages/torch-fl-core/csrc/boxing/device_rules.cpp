@@ -28,12 +28,20 @@ constexpr std::array<std::string_view, 4> kIndexedWrite = {"index_put", "index_p
                                                            "_index_put_impl_", "_unsafe_index_put"};
 constexpr std::array<std::string_view, 2> kNumberFromAnywhere = {"masked_fill", "masked_fill_"};
 // Copies, storage exchange and questions about layout; foreach works in groups of one device.
-constexpr std::array<std::string_view, 14> kFree = {
-    "fill_",
-    "copy_",    "_copy_from", "_copy_from_and_resize", "set_",
-    "resize_",  "is_set_to",  "_use_cudnn_ctc_loss",   "_cudnn_ctc_loss",
-    "_nested_from_padded",    "_to_copy",              "clone",
-    "record_stream",          "_has_compatible_shallow_copy_type"};
+constexpr std::array<std::string_view, 14> kFree = {"fill_",
+                                                    "copy_",
+                                                    "_copy_from",
+                                                    "_copy_from_and_resize",
+                                                    "set_",
+                                                    "resize_",
+                                                    "is_set_to",
+                                                    "_use_cudnn_ctc_loss",
+                                                    "_cudnn_ctc_loss",
+                                                    "_nested_from_padded",
+                                                    "_to_copy",
+                                                    "clone",
+                                                    "record_stream",
+                                                    "_has_compatible_shallow_copy_type"};
 
 }  // namespace
 

@@ -24,8 +24,8 @@ std::string replace_device(const std::string& text, const std::string& word,
     if (starts && ends) {
       if (!keep_index && end + 1 < text.size() && text[end] == ':' &&
           std::isdigit(static_cast<unsigned char>(text[end + 1])) != 0) {
-        for (++end; end < text.size() &&
-                    std::isdigit(static_cast<unsigned char>(text[end])) != 0;) {
+        for (++end;
+             end < text.size() && std::isdigit(static_cast<unsigned char>(text[end])) != 0;) {
           ++end;
         }
       }

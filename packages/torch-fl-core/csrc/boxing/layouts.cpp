@@ -59,15 +59,13 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
     auto& quantized = *static_cast<QTensorImpl*>(impl);
     auto twin = twin_of(impl->unsafe_storage().unsafeGetStorageImpl());
     if (C10_UNLIKELY(page_guard::enabled())) open_pages(twin->data());
-    auto result = c10::make_intrusive<QTensorImpl>(c10::Storage(std::move(twin)),
-                                                   target_keys(keys), impl->dtype(),
-                                                   quantized.quantizer());
+    auto result = c10::make_intrusive<QTensorImpl>(c10::Storage(std::move(twin)), target_keys(keys),
+                                                   impl->dtype(), quantized.quantizer());
     result->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
     return remember(std::move(result));
   }
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      false, "flagos does not support tensors of layout ", impl->layout(),
-      " here. Use a strided tensor.");
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "flagos does not support tensors of layout ", impl->layout(),
+                              " here. Use a strided tensor.");
 }
 
 // Results share members with each other and with their arguments, so a member is never unique.
@@ -78,7 +76,8 @@ at::Tensor Relabeling::wrap_member(const at::Tensor& member) {
 
 at::Tensor Relabeling::wrap_layout(c10::TensorImpl* impl) {
   const auto keys = impl->key_set();
-  if (results_elsewhere_) return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
+  if (results_elsewhere_)
+    return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
   if (keys.has(target().sparse)) {
     const auto& sparse = *static_cast<SparseTensorImpl*>(impl);
     const c10::DeviceGuard guard(c10::Device(kFlagos, device()));

@@ -33,6 +33,7 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
   } else if (C10_UNLIKELY(index != index_)) {
     note_second_device(index, *impl);
   }
+  if (index == index_) home_ |= static_cast<uint32_t>(impl->dim() > 0) << (argument_ & 31);
   for (auto& entry : entries_) {
     if (entry.original == impl) {
       if (access != Access::kRead) note_access(entry, access);
@@ -77,7 +78,8 @@ at::Tensor Relabeling::wrap(at::Tensor&& result) {
   }
   // Somebody else holds this tensor (an argument of the target's own device, a cached constant):
   // it must not change under them.
-  if (C10_UNLIKELY(result.use_count() != 1)) {
+  const bool shared = result.use_count() != 1;
+  if (C10_UNLIKELY(shared)) {
     result = at::Tensor(impl->shallow_copy_and_detach(c10::VariableVersion(0),
                                                       /*allow_tensor_metadata_change=*/true));
     impl = result.unsafeGetTensorImpl();
@@ -90,7 +92,7 @@ at::Tensor Relabeling::wrap(at::Tensor&& result) {
     }
   }
   if (C10_UNLIKELY(results_elsewhere_)) return std::move(result);
-  if (C10_UNLIKELY(page_guard::enabled())) {
+  if (C10_UNLIKELY(page_guard::enabled() && !shared)) {
     open_pages(storage->data());
     page_guard::adopt(storage->data());
   }
@@ -133,8 +135,8 @@ void Relabeling::write_back() {
 void Relabeling::count_versions() {
   // Views of one tensor share a counter: first see which the kernel left alone, then count each.
   for (auto& entry : entries_) {
-    entry.uncounted = entry.uncounted &&
-                      entry.original->version_counter().current_version() == entry.version;
+    entry.uncounted =
+        entry.uncounted && entry.original->version_counter().current_version() == entry.version;
   }
   for (const auto& entry : entries_) {
     if (entry.uncounted) entry.original->bump_version();

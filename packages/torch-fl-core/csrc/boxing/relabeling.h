@@ -131,7 +131,9 @@ class Relabeling {
   c10::DeviceIndex second_index_ = -1;
   int16_t second_argument_ = -1;
   int16_t foreign_argument_ = -1;
-  uint32_t elsewhere_ = 0;  // a bit for each argument on another device that is not a number
+  // A bit for each argument that is not a number: on the first flagos device, and on another.
+  uint32_t home_ = 0;
+  uint32_t elsewhere_ = 0;
   bool foreign_is_cpu_scalar_ = true;
   c10::Device foreign_device_{c10::DeviceType::CPU};
 };

@@ -170,9 +170,9 @@ constexpr bool kOverLists = std::string_view(Op::name).starts_with("aten::_forea
 // The results of a kernel, as the caller must see them.
 template <class T>
 void wrap(Relabeling&, T&) {
-  static_assert(std::is_arithmetic_v<T> || std::is_same_v<T, at::Scalar> ||
-                    std::is_same_v<T, c10::SymInt>,
-                "a result that may hold tensors needs its own overload");
+  static_assert(
+      std::is_arithmetic_v<T> || std::is_same_v<T, at::Scalar> || std::is_same_v<T, c10::SymInt>,
+      "a result that may hold tensors needs its own overload");
 }
 inline void wrap(Relabeling& call, at::Tensor& result) { result = call.wrap(std::move(result)); }
 inline void wrap(Relabeling& call, std::vector<at::Tensor>& results) {
@@ -225,8 +225,7 @@ struct TypedBoxing<Op, Result(Args...)> {
     Relabeling call;
     constexpr auto kWrittenLists = typed::written_lists(Op::schema_str);
     if constexpr (kWrittenLists != 0) call.set_written_lists(kWrittenLists);
-    typed::Pack<std::index_sequence_for<Args...>, Args...> pack(call,
-                                                                std::forward<Args>(given)...);
+    typed::Pack<std::index_sequence_for<Args...>, Args...> pack(call, std::forward<Args>(given)...);
     if constexpr (typed::kOverLists<Op>) {
       // (Lists, numbers and references: there was nothing to move from.)
       if (C10_UNLIKELY(call.mixed_devices())) return decomposed(call, given...);

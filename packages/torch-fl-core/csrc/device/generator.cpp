@@ -45,8 +45,7 @@ class Generator final : public c10::GeneratorImpl {
     const auto* other = dynamic_cast<const Generator*>(state.get());
     TORCH_CHECK(other != nullptr, "Expected a 'flagos' device type for generator but found '",
                 state->device().type(), "'");
-    target_.unsafeGetGeneratorImpl()->graphsafe_set_state(
-        other->target_.getIntrusivePtr());
+    target_.unsafeGetGeneratorImpl()->graphsafe_set_state(other->target_.getIntrusivePtr());
   }
   c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override {
     return c10::make_intrusive<Generator>(
@@ -101,8 +100,7 @@ void check_generator(const std::optional<at::Generator>& generator) {
               c10::DeviceTypeName(generator->device().type(), /*lower_case=*/true), "'");
 }
 
-at::Generator target_generator(const std::optional<at::Generator>& generator,
-                               DeviceIndex device) {
+at::Generator target_generator(const std::optional<at::Generator>& generator, DeviceIndex device) {
   if (!generator || !generator->defined()) {
     return runtime().default_generator(checked_device(device));
   }

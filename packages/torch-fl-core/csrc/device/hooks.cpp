@@ -43,16 +43,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
     return {kFlagos, index};
   }
   bool isPinnedPtr(const void* data) const override { return runtime().is_pinned(data); }
-  at::Allocator* getPinnedMemoryAllocator() const override {
-    return runtime().pinned_allocator();
-  }
+  at::Allocator* getPinnedMemoryAllocator() const override { return runtime().pinned_allocator(); }
 
   const at::Generator& getDefaultGenerator(DeviceIndex device) const override {
     return default_generator(device);
   }
-  at::Generator getNewGenerator(DeviceIndex device) const override {
-    return new_generator(device);
-  }
+  at::Generator getNewGenerator(DeviceIndex device) const override { return new_generator(device); }
 
   void resizePrivateUse1Bytes(const c10::Storage& storage, size_t nbytes) const override {
     resize_(storage, nbytes);

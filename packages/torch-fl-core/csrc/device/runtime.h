@@ -87,7 +87,7 @@ class Runtime {
   virtual void reset_peak_stats(DeviceIndex device) = 0;
   virtual void reset_accumulated_stats(DeviceIndex device) = 0;
   virtual std::pair<size_t, size_t> memory_info(DeviceIndex device) = 0;  // free, total bytes
-  virtual DeviceIndex device_of(const void* data) = 0;  // -1: not device memory
+  virtual DeviceIndex device_of(const void* data) = 0;                    // -1: not device memory
   virtual at::HostAllocator* pinned_allocator() = 0;
   virtual bool is_pinned(const void* data) = 0;
 

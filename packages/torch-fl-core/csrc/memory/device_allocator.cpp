@@ -1,8 +1,8 @@
 // Owns: c10's device allocator for flagos: the runtime's memory, handed out as twins.
 #include "memory/device_allocator.h"
 
-#include <ATen/core/Tensor.h>
 #include <ATen/core/CachingHostAllocator.h>
+#include <ATen/core/Tensor.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/set_ops.h>
@@ -56,8 +56,7 @@ at::Tensor bytes_of(const StoragePtr& twin, int64_t nbytes, c10::Device device) 
   const c10::SymInt size(nbytes);
   const c10::SymInt stride(1);
   return at::_ops::set__source_Storage_storage_offset::call(
-      bytes, c10::Storage(twin), 0, c10::SymIntArrayRef(&size, 1),
-      c10::SymIntArrayRef(&stride, 1));
+      bytes, c10::Storage(twin), 0, c10::SymIntArrayRef(&size, 1), c10::SymIntArrayRef(&stride, 1));
 }
 
 }  // namespace

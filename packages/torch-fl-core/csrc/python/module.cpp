@@ -30,7 +30,7 @@ void activate_delegate(const std::string& device_type) {
 }
 
 void initialize() {
-  const py::gil_scoped_release released;  // a driver may take seconds to start
+  const py::gil_scoped_release released;        // a driver may take seconds to start
   at::globalContext().lazyInitDevice(kFlagos);  // so that PyTorch knows too: is_pinned() asks it
   g_initialized = true;
 }
@@ -103,8 +103,7 @@ PYBIND11_MODULE(_C, module) {
 
   def(module, "initialize", initialize);
   def(module, "is_initialized", [] { return g_initialized; });
-  def(module, "is_in_bad_fork",
-      [] { return torch::utils::is_device_in_bad_fork(kFlagos); });
+  def(module, "is_in_bad_fork", [] { return torch::utils::is_device_in_bad_fork(kFlagos); });
   def(module, "register_fork_handler",
       [] { torch::utils::register_fork_handler_for_device_init(kFlagos); });
 

@@ -58,9 +58,8 @@ Operator& install_boxed(const c10::OperatorHandle& handle, c10::DispatchKey key,
   dispatch->bind(op);
   table().names.insert(row(handle.operator_name(), key));
   table().registrations.push_back(c10::Dispatcher::singleton().registerImpl(
-      handle.operator_name(), key,
-      c10::KernelFunction::makeFromBoxedFunctor(std::move(functor)), std::nullopt, nullptr,
-      "torch_fl"));
+      handle.operator_name(), key, c10::KernelFunction::makeFromBoxedFunctor(std::move(functor)),
+      std::nullopt, nullptr, "torch_fl"));
   return op;
 }
 

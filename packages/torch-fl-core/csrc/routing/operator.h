@@ -71,9 +71,9 @@ class Typed<Op, Result(Args...)> {
   static void install(const char* route, Kernel kernel) {
     kernel_ = kernel;
     entry_.store(kernel, std::memory_order_relaxed);
-    operator_ = &routing::install(
-        find(Op::name, Op::overload_name), c10::DispatchKey::PrivateUse1, route,
-        c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&Typed::dispatch)));
+    operator_ =
+        &routing::install(find(Op::name, Op::overload_name), c10::DispatchKey::PrivateUse1, route,
+                          c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&Typed::dispatch)));
     operator_->set_observed = &set_observed;
   }
   // The same kernel for tensors of another layout. After install().

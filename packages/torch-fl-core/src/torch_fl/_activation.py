@@ -46,10 +46,10 @@ def _refuse_other_owner() -> None:
     owner = torch._C._get_privateuse1_backend_name()
     if owner not in ("privateuseone", DEVICE):
         raise RuntimeError(
-            f"{owner!r} already owns PrivateUse1, the one slot that PyTorch keeps for a device from "
-            f"outside, so flagos cannot be activated in this process. Either do not import the "
-            f"package that brings {owner!r}, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 if it is loaded "
-            f"by `import torch`."
+            f"{owner!r} already owns PrivateUse1, the one slot that PyTorch keeps for a device "
+            f"from outside, so flagos cannot be activated in this process. Either do not import "
+            f"the package that brings {owner!r}, or set TORCH_DEVICE_BACKEND_AUTOLOAD=0 if it is "
+            f"loaded by `import torch`."
         )
 
 

@@ -22,23 +22,21 @@ Arena& Arena::instance() {
   return *arena;
 }
 
-Arena::Arena()
-    : table_(nullptr, [](std::atomic<Segment*>* table) { std::free(table); }) {
+Arena::Arena() : table_(nullptr, [](std::atomic<Segment*>* table) { std::free(table); }) {
   // Small address spaces (39-bit kernels, `ulimit -v`) get a smaller range.
   for (size_t size = kLargest; size >= kSmallest; size /= 2) {
-    void* range = mmap(nullptr, size + kUnit, PROT_NONE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void* range =
+        mmap(nullptr, size + kUnit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) continue;
     const auto address = reinterpret_cast<uintptr_t>(range);
     base_ = reinterpret_cast<char*>((address + kUnit - 1) / kUnit * kUnit);
     size_ = size;
     // calloc: zero pages that cost nothing until a unit is used.
-    table_.reset(
-        static_cast<std::atomic<Segment*>*>(std::calloc(size / kUnit, sizeof(std::atomic<Segment*>))));
+    table_.reset(static_cast<std::atomic<Segment*>*>(
+        std::calloc(size / kUnit, sizeof(std::atomic<Segment*>))));
     break;
   }
-  TORCH_CHECK(base_ != nullptr && table_ != nullptr,
-              "flagos could not reserve ", kSmallest >> 30,
+  TORCH_CHECK(base_ != nullptr && table_ != nullptr, "flagos could not reserve ", kSmallest >> 30,
               " GiB of addresses for its host memory: ", std::strerror(errno),
               ". A limit on virtual memory (`ulimit -v`) must be raised.");
   holes_.emplace(0, size_ / kUnit);

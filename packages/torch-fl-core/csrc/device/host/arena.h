@@ -21,8 +21,8 @@ struct Segment {
   size_t slots = 0;
   uint64_t slot_reciprocal = 0;
   size_t size_class = 0;
-  size_t carved = 0;  // slots handed out at least once
-  size_t live = 0;    // slots in use
+  size_t carved = 0;                    // slots handed out at least once
+  size_t live = 0;                      // slots in use
   std::unique_ptr<size_t[]> requested;  // bytes asked for, per slot
   // FLAGOS_HOST_GUARD; under the pool's lock
   bool adopted = false;
@@ -36,9 +36,9 @@ struct Segment {
   }
   // Which slot `data` is in, without a division: exact for offsets within a unit.
   size_t slot_of(const char* data) const {
-    return slots == 1 ? 0
-                      : static_cast<size_t>(
-                            (static_cast<uint64_t>(data - base) * slot_reciprocal) >> 32);
+    return slots == 1
+               ? 0
+               : static_cast<size_t>((static_cast<uint64_t>(data - base) * slot_reciprocal) >> 32);
   }
 };
 

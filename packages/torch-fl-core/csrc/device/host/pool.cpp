@@ -14,9 +14,9 @@
 namespace torch_fl::host {
 namespace {
 
-constexpr size_t kAlignment = 64;           // what PyTorch's CPU kernels assume
-constexpr size_t kLargestSmall = 1 << 20;   // bytes
-constexpr size_t kLargeRounding = 512;      // as CUDA rounds
+constexpr size_t kAlignment = 64;          // what PyTorch's CPU kernels assume
+constexpr size_t kLargestSmall = 1 << 20;  // bytes
+constexpr size_t kLargeRounding = 512;     // as CUDA rounds
 
 // Sizes of classes: every 64 bytes up to 512, then four per doubling.
 size_t class_of(size_t nbytes) {
@@ -53,9 +53,8 @@ void* Pool::allocate(size_t nbytes) {
   }
   const bool small = !guarded_ && nbytes <= kLargestSmall;
   const size_t size_class = small ? class_of(nbytes) : 0;
-  const size_t rounded =
-      small ? class_size(size_class)
-            : (nbytes + kLargeRounding - 1) / kLargeRounding * kLargeRounding;
+  const size_t rounded = small ? class_size(size_class)
+                               : (nbytes + kLargeRounding - 1) / kLargeRounding * kLargeRounding;
   size_t allocated = 0;
   size_t reserved = 0;
   Block block;
@@ -196,12 +195,11 @@ void Pool::throw_out_of_memory(size_t nbytes) {
   ++statistics_.out_of_memory;
   const auto allocated = static_cast<size_t>(statistics_.allocated());
   const size_t free = limit_ > reserved_ ? limit_ - reserved_ : 0;
-  TORCH_CHECK_WITH(OutOfMemoryError, false, name_, " out of memory. Tried to allocate ",
-                   mebibytes(nbytes), ". It has a total capacity of ", mebibytes(limit_),
-                   " of which ", mebibytes(free), " is free; ", mebibytes(allocated),
-                   " is allocated by tensors and ",
-                   mebibytes(reserved_ > allocated ? reserved_ - allocated : 0),
-                   " is reserved but unused.");
+  TORCH_CHECK_WITH(
+      OutOfMemoryError, false, name_, " out of memory. Tried to allocate ", mebibytes(nbytes),
+      ". It has a total capacity of ", mebibytes(limit_), " of which ", mebibytes(free),
+      " is free; ", mebibytes(allocated), " is allocated by tensors and ",
+      mebibytes(reserved_ > allocated ? reserved_ - allocated : 0), " is reserved but unused.");
 }
 
 void Pool::empty_cache() {

@@ -68,7 +68,7 @@ class Pool {
 
   SpinLock lock_;
   std::array<std::vector<char*>, kClasses> free_slots_;
-  std::array<Segment*, kClasses> carving_{};  // the segment that still has uncarved slots
+  std::array<Segment*, kClasses> carving_{};    // the segment that still has uncarved slots
   std::multimap<size_t, Segment*> free_large_;  // by size in bytes
   std::vector<Segment*> small_segments_;
   size_t reserved_ = 0;

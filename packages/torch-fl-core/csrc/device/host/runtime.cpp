@@ -26,10 +26,10 @@ constexpr StreamId kDefaultStream = 0;
 constexpr StreamId kPooledStreams = 32;  // per priority, as CUDA has
 
 size_t machine_memory() {
-  size_t total = static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) *
-                 static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
-  for (const char* path : {"/sys/fs/cgroup/memory.max",
-                           "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+  size_t total =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE));
+  for (const char* path :
+       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     size_t limit = 0;
     if (std::ifstream(path) >> limit && limit > 0) total = std::min(total, limit);
   }
@@ -73,8 +73,8 @@ class HostRuntime final : public Runtime {
       auto& pool = pools_.emplace_back("flagos:" + std::to_string(device), limit, options.guard);
       pool.observe(&report_memory, device);
       // The CPU's seed at this moment: torch.manual_seed() before activation counts too.
-      generators_.push_back(at::detail::createCPUGenerator(
-          at::detail::getDefaultCPUGenerator().current_seed()));
+      generators_.push_back(
+          at::detail::createCPUGenerator(at::detail::getDefaultCPUGenerator().current_seed()));
     }
     page_guard::g_enabled = options.guard;
     install_cpu_allocator(pools_);
@@ -168,9 +168,7 @@ class HostRuntime final : public Runtime {
   at::Generator default_generator(DeviceIndex device) override {
     return generators_[static_cast<size_t>(device)];
   }
-  at::Generator new_generator(DeviceIndex) override {
-    return at::detail::createCPUGenerator();
-  }
+  at::Generator new_generator(DeviceIndex) override { return at::detail::createCPUGenerator(); }
 
  private:
   Pool& pool(DeviceIndex device) { return pools_[static_cast<size_t>(device)]; }

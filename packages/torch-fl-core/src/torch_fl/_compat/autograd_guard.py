@@ -22,7 +22,7 @@ _HARMLESS = ("cpu", "flagos", "meta")
 
 
 def install(delegating: bool = False) -> None:
-    """Puts the check in front of the engine, once. `delegating`: flagos stands on another device."""
+    """Puts the check in front of the engine. `delegating`: flagos stands on another device."""
     xpu = getattr(torch, "xpu", None)
     if delegating or torch.backends.cuda.is_built() or (xpu is not None and xpu._is_compiled()):
         engine.wrap(guarded)

@@ -1,8 +1,8 @@
 """Owns: wrapping the Python entry point of PyTorch's autograd engine.
 
-Reason: PyTorch offers no hook in front of `backward()`. The entry point is private and known under two
-names, because `torch.autograd` imported it from `torch.autograd.graph`; both are replaced. Dated
-2026-11, torch 2.11 to 2.13. Held by tests/test_engine_threads.py::test_entry_point.
+Reason: PyTorch offers no hook in front of `backward()`. The entry point is private and known under
+two names, because `torch.autograd` imported it from `torch.autograd.graph`; both are replaced.
+Dated 2026-11, torch 2.11 to 2.13. Held by tests/test_engine_threads.py::test_entry_point.
 """
 
 from __future__ import annotations

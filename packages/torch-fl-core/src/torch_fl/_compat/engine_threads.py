@@ -3,8 +3,9 @@
 Reason: PyTorch's autograd engine gives the nodes of every accelerator to a worker thread. On host
 memory nothing runs beside the caller, so that thread only adds two hand-overs: 36 microseconds for
 each `backward()`, a fifth of a small training step. The engine keeps to the calling thread where
-multithreading is switched off, which is a setting of the thread; it is switched off for the length of
-the engine's run and restored. Dated 2026-11, torch 2.11 to 2.13. Held by tests/test_engine_threads.py.
+multithreading is switched off, which is a setting of the thread; it is switched off for the length
+of the engine's run and restored. Dated 2026-11, torch 2.11 to 2.13. Held by
+tests/test_engine_threads.py.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ def train(model: nn.Module, digits: Digits, epochs: int, batch_size: int, seed: 
                 optimizer.zero_grad()
                 scores = model(digits.images[batch])
                 loss = functional.cross_entropy(scores, digits.labels[batch])
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 optimizer.step()
                 if number == len(starts):  # once an epoch, because reading the loss waits for it
                     last_loss = f"  loss {loss.item():.4f}"

@@ -11,7 +11,7 @@ class HostRuntime:
     """Devices, streams and memory made by the core on CPU memory.
 
     `devices`: how many, 1 to 64. `memory_limit`: bytes for each device, 0 for all that the machine
-    has. `guard`: device memory faults when touched outside a kernel or copy, to find stray accesses.
+    has. `guard`: device memory faults when touched outside kernels and copies, a debugging aid.
     """
 
     devices: int = 1
