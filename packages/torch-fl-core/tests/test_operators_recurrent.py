@@ -59,6 +59,7 @@ def test_unbatched_and_one_step(name: str) -> None:
     assert_close(through(_layer(name)), leaf(1, 2, 3))
 
 
+@pytest.mark.filterwarnings("ignore:LSTM with projections is not supported:UserWarning")
 @pytest.mark.parametrize("bidirectional", [False, True])
 def test_projections(bidirectional: bool) -> None:
     module = _layer("lstm", proj_size=2, bidirectional=bidirectional)

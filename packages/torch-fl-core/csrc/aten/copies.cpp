@@ -18,7 +18,7 @@ void copy(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   Relabeling call;
   at::Tensor target_to = call.alias(to, Relabeling::Access::kWrite);
   const at::Tensor target_from = call.alias(from);
-  const KernelScope scope(call.device());
+  const KernelScope scope(call.memory_device());
   try {
     at::_ops::copy_::call(target_to, target_from, non_blocking);
   } catch (const c10::Error& error) {

@@ -1,4 +1,5 @@
 // Owns: uninitialised tensors.
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/Tensor.h>
 #include <ATen/native/TensorFactories.h>
@@ -42,22 +43,33 @@ class FactoryGuard {
   bool changed_ = false;
 };
 
+// torch.use_deterministic_algorithms: uninitialised memory is filled with NaN or the largest integer.
+at::Tensor defined_if_asked(at::Tensor tensor) {
+  const auto& context = at::globalContext();
+  if (C10_UNLIKELY(context.deterministicAlgorithms() &&
+                   context.deterministicFillUninitializedMemory())) {
+    at::native::fill_empty_deterministic_(tensor);
+  }
+  return tensor;
+}
+
 at::Tensor empty(c10::SymIntArrayRef size, std::optional<at::ScalarType> dtype,
                  std::optional<at::Layout> layout, std::optional<at::Device> device,
                  std::optional<bool> pin_memory, std::optional<at::MemoryFormat> format) {
   const FactoryGuard guard(device, layout, pin_memory);
   // Not the symbolic form: that one does not notice an overflowing size.
-  return at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size), device_allocator(), kDense,
-                                   c10::dtype_or_default(dtype), format);
+  return defined_if_asked(at::detail::empty_generic(C10_AS_INTARRAYREF_SLOW(size),
+                                                    device_allocator(), kDense,
+                                                    c10::dtype_or_default(dtype), format));
 }
 
 at::Tensor empty_strided(c10::SymIntArrayRef size, c10::SymIntArrayRef stride,
                          std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
                          std::optional<at::Device> device, std::optional<bool> pin_memory) {
   const FactoryGuard guard(device, layout, pin_memory);
-  return at::detail::empty_strided_generic(C10_AS_INTARRAYREF_SLOW(size),
-                                           C10_AS_INTARRAYREF_SLOW(stride), device_allocator(),
-                                           kDense, c10::dtype_or_default(dtype));
+  return defined_if_asked(at::detail::empty_strided_generic(
+      C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride), device_allocator(), kDense,
+      c10::dtype_or_default(dtype)));
 }
 
 // A tensor of zeros without memory, for forward-mode autograd.

@@ -48,6 +48,8 @@ void Relabeling::note_foreign(const c10::TensorImpl& impl, Access access) {
   const bool scalar =
       impl.device_type() == c10::DeviceType::CPU && impl.dim() == 0 && access == Access::kRead;
   if (!scalar) elsewhere_ |= 1U << (argument_ & 31);
+  passed_through_.push_back(const_cast<c10::TensorImpl*>(&impl));
+  if (access != Access::kRead) results_elsewhere_ = true;  // they replace its storage or members
   // The first offender is the one to name; a scalar may be none.
   if (foreign_argument_ >= 0 && (scalar || !foreign_is_cpu_scalar_)) return;
   suspicious_ = true;
@@ -68,7 +70,7 @@ void Relabeling::note_second_device(c10::DeviceIndex index, const c10::TensorImp
 void Relabeling::check_devices_slow(const char* name, const char* overload) const {
   if (index_ < 0) {
     // Tensors of other devices alone: a device argument brought the call here, or a generator.
-    TORCH_CHECK(device_argument_ >= 0 || results_elsewhere_, "Expected a '",
+    TORCH_CHECK(device_argument_given_, "Expected a '",
                 c10::DeviceTypeName(foreign_device_.type(), /*lower_case=*/true),
                 "' device type for generator but found 'flagos'");
     return;

@@ -3,6 +3,7 @@
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
+#include <ATen/quantized/Quantizer.h>
 #include <c10/core/DeviceGuard.h>
 
 #include "boxing/relabeling.h"
@@ -58,7 +59,10 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
   if (keys.has(DispatchKey::QuantizedPrivateUse1)) {
     auto& quantized = *static_cast<QTensorImpl*>(impl);
     auto twin = twin_of(impl->unsafe_storage().unsafeGetStorageImpl());
-    if (C10_UNLIKELY(page_guard::enabled())) open_pages(twin->data());
+    if (C10_UNLIKELY(page_guard::enabled())) {
+      open_pages(twin->data());
+      open_parameters(quantized.quantizer());
+    }
     auto result = c10::make_intrusive<QTensorImpl>(c10::Storage(std::move(twin)), target_keys(keys),
                                                    impl->dtype(), quantized.quantizer());
     result->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
@@ -66,6 +70,15 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
   }
   TORCH_CHECK_NOT_IMPLEMENTED(false, "flagos does not support tensors of layout ", impl->layout(),
                               " here. Use a strided tensor.");
+}
+
+// A quantizer per channel holds tensors of its own, in the target's view.
+void Relabeling::open_parameters(const at::QuantizerPtr& quantizer) {
+  const auto* per_channel = dynamic_cast<const at::PerChannelAffineQuantizer*>(quantizer.get());
+  if (per_channel == nullptr) return;
+  for (const at::Tensor& tensor : {per_channel->scales(), per_channel->zero_points()}) {
+    open_pages(tensor.unsafeGetTensorImpl()->unsafe_storage().data());
+  }
 }
 
 // Results share members with each other and with their arguments, so a member is never unique.

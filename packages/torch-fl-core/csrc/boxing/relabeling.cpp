@@ -73,6 +73,9 @@ at::Tensor Relabeling::wrap(at::Tensor&& result) {
     if (entry.alias == impl) return retain(entry.original);
   }
   if (C10_UNLIKELY(impl->device_type() != target().type)) return std::move(result);
+  for (const auto* passed : passed_through_) {
+    if (C10_UNLIKELY(passed == impl)) return std::move(result);
+  }
   if (C10_UNLIKELY(!impl->key_set().has(target().dense) || !impl->has_storage())) {
     return wrap_layout(impl);
   }
@@ -80,8 +83,12 @@ at::Tensor Relabeling::wrap(at::Tensor&& result) {
   // it must not change under them.
   const bool shared = result.use_count() != 1;
   if (C10_UNLIKELY(shared)) {
+    for (const auto& other : wrapped_) {
+      if (other.target == impl) return retain(other.result);
+    }
     result = at::Tensor(impl->shallow_copy_and_detach(c10::VariableVersion(0),
                                                       /*allow_tensor_metadata_change=*/true));
+    wrapped_.push_back({impl, result.unsafeGetTensorImpl()});
     impl = result.unsafeGetTensorImpl();
   }
   auto* storage = storage_of(impl);
@@ -92,6 +99,16 @@ at::Tensor Relabeling::wrap(at::Tensor&& result) {
     }
   }
   if (C10_UNLIKELY(results_elsewhere_)) return std::move(result);
+  // Results of one call may share memory with each other.
+  for (const auto& other : wrapped_) {
+    if (other.result == impl || !other.result->has_storage()) continue;
+    const auto& data = storage_of(other.result)->_mutable_data_ptr_no_checks();
+    if (data.get_context() == storage) {
+      AliasImpl::relabel(*impl, other.result->storage(), other.result->device().index());
+      return std::move(result);
+    }
+  }
+  if (!shared) wrapped_.push_back({impl, impl});
   if (C10_UNLIKELY(page_guard::enabled() && !shared)) {
     open_pages(storage->data());
     page_guard::adopt(storage->data());
@@ -144,6 +161,7 @@ void Relabeling::count_versions() {
 }
 
 void Relabeling::set_device_argument(c10::Device device) {
+  device_argument_given_ = true;
   if (device.type() == kFlagos) {
     device_argument_ = checked_device(device.index());
   } else {

@@ -88,7 +88,8 @@ class Relabeling {
   void count_versions();
 
   // Throws `error` again with the target's device names replaced by flagos'.
-  [[noreturn]] void rethrow(const c10::Error& error) const;
+  // A kernel may have resized before it failed: the caller's tensors must not point to freed memory.
+  [[noreturn]] void rethrow(const c10::Error& error);
 
  private:
   struct Entry {
@@ -110,11 +111,20 @@ class Relabeling {
   void note_foreign(const c10::TensorImpl& impl, Access access);
   void note_second_device(c10::DeviceIndex index, const c10::TensorImpl& impl);
   void open_pages(const void* data);
+  void open_parameters(const c10::intrusive_ptr<at::Quantizer>& quantizer);
   void close_pages();
   c10::DeviceIndex device_slow() const;
   void check_devices_slow(const char* name, const char* overload) const;
 
+  // A result of the kernel and what the caller gets for it; both alive while results are wrapped.
+  struct Wrapped {
+    c10::TensorImpl* target;
+    c10::TensorImpl* result;
+  };
+
   c10::SmallVector<Entry, 4> entries_;
+  c10::SmallVector<Wrapped, 2> wrapped_;
+  c10::SmallVector<c10::TensorImpl*, 1> passed_through_;  // tensors of other devices
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
   // FLAGOS_HOST_GUARD only: what was opened, and which life of it.
   std::unique_ptr<std::vector<std::pair<const void*, uint64_t>>> opened_;
@@ -125,6 +135,7 @@ class Relabeling {
   c10::DeviceIndex device_argument_ = -1;
   // What the device check needs, noted while aliasing; argument numbers count tensor arguments.
   bool suspicious_ = false;
+  bool device_argument_given_ = false;
   bool results_elsewhere_ = false;
   const bool with_grad_ = false;
   bool foreign_first_ = false;  // the foreign tensor stood before any flagos tensor

@@ -252,6 +252,9 @@ struct TypedBoxing<Op, Result(Args...)> {
       }
     } catch (const c10::Error& error) {
       call.rethrow(error);
+    } catch (...) {
+      call.write_back();
+      throw;
     }
   }
 

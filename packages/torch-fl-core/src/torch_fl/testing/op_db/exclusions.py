@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 import yaml
 
 from .results import UnitResult
@@ -24,11 +25,15 @@ class ExclusionError(ValueError):
 
 @dataclass(frozen=True)
 class Exclusion:
-    """One operator, the passes in which it is known to fail, and why."""
+    """One operator, the passes in which it is known to fail, and why.
+
+    `since`: the oldest torch, (major, minor), whose op_db has the operator.
+    """
 
     op: str
     passes: tuple[str, ...]
     reason: str
+    since: tuple[int, int] = (0, 0)
 
 
 def load(path: Path, entries: Collection[str], passes: Collection[str]) -> list[Exclusion]:
@@ -46,7 +51,12 @@ def load(path: Path, entries: Collection[str], passes: Collection[str]) -> list[
     data = yaml.safe_load(path.read_text(encoding="utf-8"))
     if not isinstance(data, dict) or set(data) != {"exclusions"}:
         raise ExclusionError(f"{path} must hold one key, 'exclusions'")
-    exclusions = [_parse(item) for item in data["exclusions"] or []]
+    version = tuple(int(part) for part in torch.__version__.split(".")[:2])
+    exclusions = [
+        exclusion
+        for exclusion in map(_parse, data["exclusions"] or [])
+        if exclusion.since <= version
+    ]
     if len(exclusions) > MAXIMUM:
         raise ExclusionError(f"{path} has {len(exclusions)} entries, at most {MAXIMUM} are allowed")
     seen: set[str] = set()
@@ -63,14 +73,18 @@ def load(path: Path, entries: Collection[str], passes: Collection[str]) -> list[
 
 
 def _parse(item: Any) -> Exclusion:
-    if not isinstance(item, dict) or set(item) != {"op", "passes", "reason"}:
+    if not isinstance(item, dict) or set(item) - {"since"} != {"op", "passes", "reason"}:
         raise ExclusionError(f"an exclusion has the keys op, passes and reason: {item!r}")
     passes, reason = item["passes"], item["reason"]
     if not isinstance(passes, list) or not passes:
         raise ExclusionError(f"{item['op']}: passes must be a list of pass names")
     if not isinstance(reason, str) or not reason.strip():
         raise ExclusionError(f"{item['op']}: a reason is required")
-    return Exclusion(str(item["op"]), tuple(str(name) for name in passes), reason.strip())
+    major, _, minor = str(item.get("since", "0.0")).partition(".")
+    if not (major.isdigit() and minor.isdigit()):
+        raise ExclusionError(f"{item['op']}: since must be a torch version such as '2.13'")
+    since = (int(major), int(minor))
+    return Exclusion(str(item["op"]), tuple(map(str, passes)), reason.strip(), since)
 
 
 def excluded_keys(exclusions: list[Exclusion]) -> set[tuple[str, str]]:
