@@ -329,7 +329,9 @@ def test_results_that_share_memory_with_each_other(library: torch.library.Librar
         first, second, parts = call(x)
         storages = {y.untyped_storage()._cdata for y in (first, second, *parts)}
         first.zero_()
-        return first is second, len(storages), second, parts
+        # Copies: boxed kernels run below autograd, so a result that is a view of another result
+        # shares its memory but is no view for autograd.
+        return first is second, len(storages), second, [part.clone() for part in parts]
 
     assert_same(run, uneven((3, 4)))
 

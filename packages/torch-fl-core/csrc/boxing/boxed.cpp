@@ -147,7 +147,7 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
   } catch (const c10::Error& error) {
     call.rethrow(error);
   } catch (...) {
-    call.write_back();
+    call.write_back(/*failed=*/true);
     throw;
   }
 }

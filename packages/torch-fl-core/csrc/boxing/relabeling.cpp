@@ -2,6 +2,8 @@
 // device_check.cpp, error texts in errors.cpp.
 #include "boxing/relabeling.h"
 
+#include <ATen/EmptyTensor.h>
+
 #include "device/runtime.h"
 #include "memory/device_allocator.h"
 
@@ -118,7 +120,19 @@ at::Tensor Relabeling::wrap(at::Tensor&& result) {
   return std::move(result);
 }
 
-void Relabeling::write_back() {
+namespace {
+
+bool storage_holds(const TensorImpl& tensor) {
+  const auto needed = tensor.numel() == 0 ? 0
+                                          : at::detail::computeStorageNbytes(
+                                                tensor.sizes(), tensor.strides(),
+                                                tensor.dtype().itemsize(), tensor.storage_offset());
+  return needed <= storage_of(&tensor)->nbytes();
+}
+
+}  // namespace
+
+void Relabeling::write_back(bool failed) {
   for (const auto& entry : entries_) {
     if (!entry.written) continue;
     if (C10_UNLIKELY(!entry.alias->key_set().has(target().dense))) {
@@ -140,6 +154,7 @@ void Relabeling::write_back() {
           data_ptr_over(StoragePtr::reclaim_copy(twin), original.device().index()));
       storage->set_nbytes(twin->nbytes());
     }
+    if (C10_UNLIKELY(failed) && !storage_holds(alias)) continue;
     if (!original.sizes().equals(alias.sizes()) || !original.strides().equals(alias.strides()) ||
         original.storage_offset() != alias.storage_offset()) {
       original.set_sizes_and_strides(alias.sizes(), alias.strides(), alias.storage_offset());

@@ -81,8 +81,9 @@ class Relabeling {
   // tensor, a view shares the caller's storage, a fresh tensor is relabelled where it is.
   at::Tensor wrap(at::Tensor&& result);
 
-  // Storage, shape and lazy bits of everything written, to the caller's tensors.
-  void write_back();
+  // Storage, shape and lazy bits of everything written, to the caller's tensors. After a failure a
+  // shape that the storage does not hold (the kernel had no memory to grow it) is left out.
+  void write_back(bool failed = false);
 
   // Versions of what was written and is counted nowhere else; part of write_back().
   void count_versions();

@@ -253,7 +253,7 @@ struct TypedBoxing<Op, Result(Args...)> {
     } catch (const c10::Error& error) {
       call.rethrow(error);
     } catch (...) {
-      call.write_back();
+      call.write_back(/*failed=*/true);
       throw;
     }
   }
