@@ -138,7 +138,7 @@ def copy(tmp_path: Path) -> Copy:
         (core / path).write_text(text)
     python = root / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
-    python.write_text(STAND_IN.format(python=sys.executable))
+    python.write_text(STAND_IN.format(python=os.path.realpath(sys.executable)))
     python.chmod(0o755)
     return Copy(root)
 
