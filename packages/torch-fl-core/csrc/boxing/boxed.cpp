@@ -179,6 +179,11 @@ void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   run_boxed(call, handle, key, stack, /*known=*/false);
 }
 
+[[noreturn]] void refuse_strided_nested(const c10::OperatorHandle& handle) {
+  refuse(handle, "nested tensors of strided layout are not supported. ",
+         "Use torch.nested.nested_tensor(..., layout=torch.jagged).");
+}
+
 // Nested tensors can only be made; what autograd asks of them while it records must not fail, since
 // it asks where an exception ends the process.
 constexpr std::array kNestedFactories{"aten::_nested_tensor_from_tensor_list",
@@ -187,13 +192,11 @@ constexpr std::array kNestedFactories{"aten::_nested_tensor_from_tensor_list",
 
 void refuse_nested_factory(routing::Operator&, const c10::OperatorHandle& handle,
                            torch::jit::Stack*) {
-  refuse(handle, "nested tensors of strided layout are not supported. ",
-         "Use torch.nested.nested_tensor(..., layout=torch.jagged).");
+  refuse_strided_nested(handle);
 }
 
 void refuse_nested(const c10::OperatorHandle& handle, torch::jit::Stack*) {
-  refuse(handle, "nested tensors of strided layout are not supported. ",
-         "Use torch.nested.nested_tensor(..., layout=torch.jagged).");
+  refuse_strided_nested(handle);
 }
 
 void install_fallback(DispatchKey key, c10::KernelFunction&& kernel) {

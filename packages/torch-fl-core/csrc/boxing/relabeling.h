@@ -101,8 +101,6 @@ class Relabeling {
     uint32_t version = 0;  // before the call, where `uncounted`
   };
 
-  friend class LayoutRelabeling;
-
   at::Tensor alias_dense(c10::TensorImpl* impl, Access access);
   at::Tensor alias_layout(c10::TensorImpl* impl, Access access);
   at::Tensor wrap_layout(c10::TensorImpl* impl);
