@@ -115,6 +115,7 @@ elsewhere = torch.ones(2).as_subclass(Elsewhere).requires_grad_()
 """
 
 
+@pytest.mark.skipif(torch.backends.cuda.is_built(), reason="this torch has CUDA built in")
 def test_the_guard_stays_away_where_torch_has_no_other_accelerator() -> None:
     output_of_child(
         f"""

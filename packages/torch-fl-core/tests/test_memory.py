@@ -596,9 +596,10 @@ def test_pinned_memory_is_no_device_memory(base: int) -> None:
     assert again.is_pinned()
     assert again.data_ptr() in addresses, "pinned memory is cached"
     del again
-    host = _resident()
-    torch.accelerator.empty_host_cache()
-    assert host - _resident() > 16 * MIB, "the cache of pinned memory was given back"
+    if hasattr(torch.accelerator, "empty_host_cache"):  # torch 2.12 and newer
+        host = _resident()
+        torch.accelerator.empty_host_cache()
+        assert host - _resident() > 16 * MIB, "the cache of pinned memory was given back"
     fresh = torch.empty(MIB, pin_memory=True)
     fresh.copy_(torch.full((MIB,), 3.0, device=D), non_blocking=True)
     flagos.synchronize()

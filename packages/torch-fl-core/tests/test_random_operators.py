@@ -63,6 +63,7 @@ VALUES: dict[str, Any] = {
     "train": True,
     "training": True,
     "size": [N, N],
+    "names": None,
     "n": N,
     "low": 3,
     "high": 1000,

@@ -17,7 +17,7 @@ int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
                const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
                std::optional<double> scale, bool enable_gqa) {
   // Some implementations give no gradient for a mask.
-  Relabeling call{Relabeling::WithGrad()};
+  Relabeling call(Relabeling::Aliases::kWithGrad);
   const at::Tensor target_query = call.alias(query);
   const at::Tensor target_key = call.alias(key);
   const at::Tensor target_value = call.alias(value);

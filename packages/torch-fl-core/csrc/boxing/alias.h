@@ -5,6 +5,7 @@
 #include <c10/core/TensorImpl.h>
 
 #include "device/target.h"
+#include "memory/free_list.h"
 #include "memory/twin.h"
 
 namespace torch_fl {
@@ -13,6 +14,7 @@ namespace torch_fl {
 // above boxing, so an alias takes no part in the target's.
 inline constexpr auto kFlagosKeys = c10::DispatchKeySet(c10::BackendComponent::PrivateUse1Bit) |
                                     c10::DispatchKeySet(c10::DispatchKey::AutocastPrivateUse1);
+inline constexpr auto kAutogradKeys = c10::autograd_dispatch_keyset_with_ADInplaceOrView;
 
 inline c10::DispatchKeySet without(c10::DispatchKeySet keys, c10::DispatchKeySet dropped) {
   return c10::DispatchKeySet::from_raw_repr(keys.raw_repr() & ~dropped.raw_repr());
@@ -24,19 +26,45 @@ inline c10::DispatchKeySet flagos_keys(c10::DispatchKeySet keys) {
   return without(keys, target().backend_and_autocast_keys) | kFlagosKeys;
 }
 
+// Two kinds. A *full* alias counts versions with the caller's counter and may be written. A *light*
+// one is only read, by a kernel of PyTorch's own: it is what PyTorch calls an inference tensor (no
+// counter, no autograd keys, also in worker threads of the kernel, where autograd is not switched
+// off), and it borrows the twin from the caller's tensor for the time of the call. Both savings are
+// atomic operations, a good part of what an alias costs.
 class AliasImpl final : public c10::TensorImpl {
  public:
-  // Every boxed call makes and drops a few: their memory is kept, per thread.
-  static void* operator new(size_t size);
-  static void operator delete(void* memory) noexcept;
+  static void* operator new(size_t) { return FreeList<sizeof(AliasImpl)>::take(); }
+  static void operator delete(void* memory) noexcept { FreeList<sizeof(AliasImpl)>::give(memory); }
 
-  // Constructed with an empty key set: TensorImpl then makes no version counter (an allocation).
+  // Light: `twin` is the one that `source`'s storage holds.
+  AliasImpl(c10::StorageImpl* twin, const c10::TensorImpl& source)
+      : AliasImpl(StoragePtr::reclaim(twin), source, without(source.key_set(), kAutogradKeys)) {
+    borrows_ = true;
+  }
+  // Full.
   AliasImpl(StoragePtr twin, const c10::TensorImpl& source)
-      : TensorImpl(TensorImpl::VIEW, c10::Storage(std::move(twin)), c10::DispatchKeySet(),
-                   source.dtype()) {
-    copy_generic_tensor_metadata(&source, this);
-    device_opt_ = target().device(source.device().index());
-    key_set_ = target_keys(source.key_set());
+      : AliasImpl(std::move(twin), source, source.key_set()) {
+    set_version_counter(source.version_counter());
+  }
+  ~AliasImpl() override { give_back(); }
+  void release_resources() override {
+    give_back();
+    TensorImpl::release_resources();
+  }
+
+  // Makes a light alias a full one. `source` is the tensor it was made from.
+  void complete(const c10::TensorImpl& source) {
+    if (!borrows_) return;
+    own();
+    key_set_ = key_set_ | (source.key_set() & kAutogradKeys);
+    set_version_counter(source.version_counter());
+  }
+
+  // Whoever holds the alias beyond the call needs it to hold its memory.
+  void own() {
+    if (!borrows_) return;
+    borrows_ = false;
+    c10::raw::intrusive_ptr::incref(storage_.unsafeGetStorageImpl());
   }
 
   // Makes `result`, a tensor of the target nobody else holds, a flagos tensor over `storage`.
@@ -47,6 +75,22 @@ class AliasImpl final : public c10::TensorImpl {
     keys = flagos_keys(keys);
   }
 
+  // The same, where nobody else holds `result`'s memory either.
+  static void relabel_fresh(c10::TensorImpl& result, c10::DeviceIndex device) {
+    auto& storage = result.*(&AliasImpl::storage_);
+    auto twin = StoragePtr::reclaim(storage.unsafeReleaseStorageImpl());
+    relabel(result, storage_over(std::move(twin), device), device);
+  }
+
+  // A view that a kernel made of a light alias takes part in autograd as the caller's tensor does.
+  static void restore_autograd(c10::TensorImpl& view, const c10::TensorImpl& source) {
+    auto& keys = view.*(&AliasImpl::key_set_);
+    keys = keys | (source.key_set() & kAutogradKeys);
+    if (!view.version_counter().enabled() && source.version_counter().enabled()) {
+      view.set_version_counter(c10::VariableVersion(0));
+    }
+  }
+
   // conj and neg are results too: a kernel may leave what it writes lazily conjugated.
   static void copy_lazy_bits(const c10::TensorImpl& from, c10::TensorImpl& to) {
     constexpr auto kBits = c10::DispatchKeySet(c10::DispatchKey::Conjugate) |
@@ -54,6 +98,23 @@ class AliasImpl final : public c10::TensorImpl {
     auto& keys = to.*(&AliasImpl::key_set_);
     keys = (keys - kBits) | (from.key_set() & kBits);
   }
+
+ private:
+  // Constructed with an empty key set: TensorImpl then makes no version counter (an allocation).
+  AliasImpl(StoragePtr twin, const c10::TensorImpl& source, c10::DispatchKeySet keys)
+      : TensorImpl(TensorImpl::VIEW, c10::Storage(std::move(twin)), c10::DispatchKeySet(),
+                   source.dtype()) {
+    copy_generic_tensor_metadata(&source, this);
+    device_opt_ = target().device(source.device().index());
+    key_set_ = target_keys(keys);
+  }
+
+  void give_back() {
+    if (borrows_) storage_.unsafeReleaseStorageImpl();
+    borrows_ = false;
+  }
+
+  bool borrows_ = false;
 };
 
 }  // namespace torch_fl

@@ -52,21 +52,22 @@ Access access_of(const c10::Argument& argument, bool counted) {
 IValue relabel(Relabeling& call, const c10::Argument& argument, const IValue& value, bool counted) {
   const auto access = access_of(argument, counted);
   if (value.isTensor()) {
-    call.next_argument();
+    call.devices().next_argument();
     return call.alias(value.toTensor(), access);
   }
   if (value.isTensorList()) {
-    call.next_argument();
+    call.begin_list();
     const auto given = value.toTensorList();
     c10::List<at::Tensor> aliases;
     aliases.reserve(given.size());
     for (size_t i = 0; i < given.size(); ++i) {
       aliases.push_back(call.alias(given.get(i), access));
     }
+    call.end_list();
     return aliases;
   }
   if (value.isOptionalTensorList()) {
-    call.next_argument();
+    call.begin_list();
     const auto given = value.toOptionalTensorList();
     c10::List<std::optional<at::Tensor>> aliases;
     aliases.reserve(given.size());
@@ -74,9 +75,10 @@ IValue relabel(Relabeling& call, const c10::Argument& argument, const IValue& va
       const std::optional<at::Tensor> tensor = given.get(i);
       aliases.push_back(tensor ? std::optional(call.alias(*tensor, access)) : std::nullopt);
     }
+    call.end_list();
     return aliases;
   }
-  if (value.isDevice()) call.set_device_argument(value.toDevice());
+  if (value.isDevice()) call.devices().set_argument(value.toDevice());
   return value;
 }
 
@@ -121,7 +123,7 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
     writes |= is_written(arguments[i]);
     aliases.push_back(relabel(call, arguments[i], given[i], counted));
   }
-  if (C10_UNLIKELY(spans && call.mixed_devices())) {
+  if (C10_UNLIKELY(spans && call.devices().mixed())) {
     // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.
     std::move(given.begin(), given.end(), stack->begin() + base);
     handle.redispatchBoxed(c10::DispatchKeySet(kDecomposition), stack);
@@ -129,8 +131,8 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
     return;
   }
   if (known) {
-    call.check_devices(handle.operator_name().name.c_str(),
-                       handle.operator_name().overload_name.c_str());
+    call.devices().check(handle.operator_name().name.c_str(),
+                         handle.operator_name().overload_name.c_str());
   }
   for (size_t i = 0; i < count; ++i) {
     aliases[i] = relabel_late(call, arguments[i], std::move(aliases[i]));
@@ -160,7 +162,7 @@ void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
 
 void boxed_kernel_with_grad(routing::Operator& op, const c10::OperatorHandle& handle,
                             torch::jit::Stack* stack) {
-  Relabeling call{Relabeling::WithGrad()};
+  Relabeling call(Relabeling::Aliases::kWithGrad);
   run_boxed(call, handle, op.key, stack, /*known=*/true);
 }
 

@@ -54,7 +54,7 @@ template <class... Types>
 void Relabeling::rethrow(const c10::Error& error) {
   write_back(/*failed=*/true);
   // With a tensor of the target's own type among the arguments, the name may be the caller's.
-  if (foreign_argument_ >= 0 && foreign_device_.type() == target().type) throw;
+  if (devices_.has_foreign(target().type)) throw;
   // flagos:i is the target's device i; a target without indices has one name for all of them.
   const bool indexed = target().indexed;
   const auto label = indexed ? c10::DeviceTypeName(kFlagos, /*lower_case=*/true)

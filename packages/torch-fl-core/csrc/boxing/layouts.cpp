@@ -32,8 +32,10 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
   const auto keys = impl->key_set();
   // A kernel may put other members in their place: the aliases must live on for write_back().
   const auto member = [&](const at::Tensor& tensor) {
-    if (members_ == nullptr) members_ = std::make_unique<std::vector<at::Tensor>>();
-    return members_->emplace_back(alias(tensor, access));
+    auto result = alias(tensor, access);
+    auto* impl = result.unsafeGetTensorImpl();
+    if (auto* held = dynamic_cast<AliasImpl*>(impl)) held->complete(*tensor.unsafeGetTensorImpl());
+    return rare().members.emplace_back(std::move(result));
   };
   const auto remember = [&](auto&& result) {
     const bool written = access == Access::kWrite || access == Access::kWriteUncounted;
@@ -89,7 +91,7 @@ at::Tensor Relabeling::wrap_member(const at::Tensor& member) {
 
 at::Tensor Relabeling::wrap_layout(c10::TensorImpl* impl) {
   const auto keys = impl->key_set();
-  if (results_elsewhere_)
+  if (devices_.results_elsewhere())
     return at::Tensor(c10::intrusive_ptr<c10::TensorImpl>::reclaim_copy(impl));
   if (keys.has(target().sparse)) {
     const auto& sparse = *static_cast<SparseTensorImpl*>(impl);
@@ -110,19 +112,11 @@ at::Tensor Relabeling::wrap_layout(c10::TensorImpl* impl) {
   if (keys.has(target().quantized) && impl->has_storage()) {
     auto& quantized = *static_cast<QTensorImpl*>(impl);
     auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
-    c10::Storage shared;
-    for (const auto& entry : entries_) {
-      if (entry.alias->has_storage() &&
-          entry.alias->unsafe_storage().unsafeGetStorageImpl() == storage) {
-        shared = entry.original->storage();
-      }
-    }
-    if (!shared && C10_UNLIKELY(page_guard::enabled())) {
-      open_pages(storage->data());
-      page_guard::adopt(storage->data());
-    }
+    const auto* owner = owner_of(storage);
+    if (owner == nullptr && page_guard::enabled()) open_result(storage);
     auto result = c10::make_intrusive<QTensorImpl>(
-        shared ? std::move(shared) : storage_over(StoragePtr::reclaim_copy(storage), device()),
+        owner != nullptr ? c10::Storage(owner->storage())
+                         : storage_over(StoragePtr::reclaim_copy(storage), device()),
         flagos_keys(keys), impl->dtype(), quantized.quantizer());
     result->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
     return at::Tensor(std::move(result));

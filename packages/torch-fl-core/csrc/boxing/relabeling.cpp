@@ -4,9 +4,6 @@
 
 #include <ATen/EmptyTensor.h>
 
-#include "device/runtime.h"
-#include "memory/device_allocator.h"
-
 namespace torch_fl {
 namespace {
 
@@ -26,40 +23,45 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
   if (C10_UNLIKELY(!tensor.defined())) return tensor;
   auto* impl = tensor.unsafeGetTensorImpl();
   if (C10_UNLIKELY(impl->device_type() != kFlagos)) {
-    note_foreign(*impl, access);
+    devices_.note_foreign(*impl, access != Access::kRead);
+    rare().passed_through.push_back(impl);
     return tensor;
   }
-  const auto index = impl->device().index();
-  if (C10_LIKELY(index_ < 0)) {
-    index_ = index;
-  } else if (C10_UNLIKELY(index != index_)) {
-    note_second_device(index, *impl);
-  }
-  if (index == index_) home_ |= static_cast<uint32_t>(impl->dim() > 0) << (argument_ & 31);
-  for (auto& entry : entries_) {
-    if (entry.original == impl) {
-      if (access != Access::kRead) note_access(entry, access);
-      return retain(entry.alias);
+  devices_.note(*impl);
+  auto* const end = entries_.begin() + (in_list_ ? compared_ : static_cast<int>(entries_.size()));
+  for (auto* entry = entries_.begin(); entry != end; ++entry) {
+    if (entry->original == impl) {
+      if (access != Access::kRead) note_access(*entry, access);
+      return retain(entry->alias);
     }
   }
   const bool dense = impl->key_set().has(c10::DispatchKey::PrivateUse1);
   auto result = C10_LIKELY(dense) ? alias_dense(impl, access) : alias_layout(impl, access);
-  if (C10_UNLIKELY(with_grad_) && impl->requires_grad()) result.set_requires_grad(true);
+  if (C10_UNLIKELY(aliases_ == Aliases::kWithGrad) && impl->requires_grad()) {
+    result.set_requires_grad(true);
+  }
   return result;
 }
 
 at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
-  auto alias = c10::make_intrusive<AliasImpl>(twin_of(storage_of(impl)), *impl);
+  auto* twin = held_twin(storage_of(impl));
+  const bool light = aliases_ == Aliases::kLight && access == Access::kRead && twin != nullptr;
+  auto alias = C10_LIKELY(light) ? c10::make_intrusive<AliasImpl>(twin, *impl)
+                                 : c10::make_intrusive<AliasImpl>(twin_of(storage_of(impl)), *impl);
   if (C10_UNLIKELY(page_guard::enabled())) open_pages(alias->unsafe_storage().data());
-  // A kernel may go on in worker threads, where autograd is not switched off: the alias must be able
-  // to count versions there as the caller's tensor would, and with its counter.
-  alias->set_version_counter(impl->version_counter());
-  auto& entry = entries_.emplace_back(Entry{.original = impl, .alias = alias.get()});
+  auto& entry = entries_.emplace_back();
+  entry.original = impl;
+  entry.alias = alias.get();
+  entry.light = light;
   if (access != Access::kRead) note_access(entry, access);
   return at::Tensor(std::move(alias));
 }
 
 void Relabeling::note_access(Entry& entry, Access access) {
+  if (entry.light) {
+    static_cast<AliasImpl*>(entry.alias)->complete(*entry.original);
+    entry.light = false;
+  }
   entry.written = true;
   const auto& counter = entry.original->version_counter();
   if (access == Access::kWriteUncounted && counter.enabled() && !entry.uncounted) {
@@ -71,53 +73,67 @@ void Relabeling::note_access(Entry& entry, Access access) {
 at::Tensor Relabeling::wrap(at::Tensor&& result) {
   if (C10_UNLIKELY(!result.defined())) return std::move(result);
   auto* impl = result.unsafeGetTensorImpl();
+  // Nobody else holds the tensor or its memory: it is new.
+  if (C10_LIKELY(impl->device_type() == target().type && impl->key_set().has(target().dense) &&
+                 impl->has_storage() && result.use_count() == 1 &&
+                 impl->unsafe_storage().use_count() == 1 && !devices_.results_elsewhere())) {
+    if (C10_UNLIKELY(page_guard::enabled())) open_result(storage_of(impl));
+    AliasImpl::relabel_fresh(*impl, target().indexed ? impl->device().index() : device());
+    return std::move(result);
+  }
+  return wrap_shared(std::move(result));
+}
+
+at::Tensor Relabeling::wrap_shared(at::Tensor&& result) {
+  auto* impl = result.unsafeGetTensorImpl();
   for (const auto& entry : entries_) {
     if (entry.alias == impl) return retain(entry.original);
   }
-  if (C10_UNLIKELY(impl->device_type() != target().type)) return std::move(result);
-  for (const auto* passed : passed_through_) {
-    if (C10_UNLIKELY(passed == impl)) return std::move(result);
+  if (impl->device_type() != target().type) return std::move(result);
+  if (rare_ != nullptr) {
+    for (const auto* passed : rare_->passed_through) {
+      if (passed == impl) return std::move(result);
+    }
   }
-  if (C10_UNLIKELY(!impl->key_set().has(target().dense) || !impl->has_storage())) {
-    return wrap_layout(impl);
-  }
+  if (!impl->key_set().has(target().dense) || !impl->has_storage()) return wrap_layout(impl);
   // Somebody else holds this tensor (an argument of the target's own device, a cached constant):
   // it must not change under them.
-  const bool shared = result.use_count() != 1;
-  if (C10_UNLIKELY(shared)) {
-    for (const auto& other : wrapped_) {
-      if (other.target == impl) return retain(other.result);
+  auto& wrapped = rare().wrapped;
+  auto* const held = result.use_count() != 1 ? impl : nullptr;
+  if (held != nullptr) {
+    for (const auto& other : wrapped) {
+      if (other.target == held) return retain(other.result);
     }
-    result = at::Tensor(impl->shallow_copy_and_detach(c10::VariableVersion(0),
+    result = at::Tensor(held->shallow_copy_and_detach(c10::VariableVersion(0),
                                                       /*allow_tensor_metadata_change=*/true));
-    wrapped_.push_back({impl, result.unsafeGetTensorImpl()});
     impl = result.unsafeGetTensorImpl();
   }
   auto* storage = storage_of(impl);
-  for (const auto& entry : entries_) {
-    if (entry.alias->has_storage() && storage_of(entry.alias) == storage) {
-      AliasImpl::relabel(*impl, entry.original->storage(), entry.original->device().index());
-      return std::move(result);
+  if (auto* owner = owner_of(storage)) {
+    AliasImpl::restore_autograd(*impl, *owner);
+    AliasImpl::relabel(*impl, owner->storage(), owner->device().index());
+  } else if (!devices_.results_elsewhere()) {
+    // Results of one call may share memory with each other.
+    for (const auto& other : wrapped) {
+      if (other.result->has_storage() && held_twin(storage_of(other.result)) == storage) {
+        AliasImpl::relabel(*impl, other.result->storage(), other.result->device().index());
+        return std::move(result);
+      }
     }
+    if (C10_UNLIKELY(page_guard::enabled() && held == nullptr)) open_result(storage);
+    const auto index = target().indexed ? impl->device().index() : device();
+    AliasImpl::relabel(*impl, storage_over(StoragePtr::reclaim_copy(storage), index), index);
+    wrapped.push_back({held, impl});
   }
-  if (C10_UNLIKELY(results_elsewhere_)) return std::move(result);
-  // Results of one call may share memory with each other.
-  for (const auto& other : wrapped_) {
-    if (other.result == impl || !other.result->has_storage()) continue;
-    const auto& data = storage_of(other.result)->_mutable_data_ptr_no_checks();
-    if (data.get_context() == storage) {
-      AliasImpl::relabel(*impl, other.result->storage(), other.result->device().index());
-      return std::move(result);
-    }
-  }
-  if (!shared) wrapped_.push_back({impl, impl});
-  if (C10_UNLIKELY(page_guard::enabled() && !shared)) {
-    open_pages(storage->data());
-    page_guard::adopt(storage->data());
-  }
-  const auto index = target().indexed ? impl->device().index() : device();
-  AliasImpl::relabel(*impl, storage_over(StoragePtr::reclaim_copy(storage), index), index);
   return std::move(result);
+}
+
+// The argument whose memory `twin` is.
+TensorImpl* Relabeling::owner_of(const c10::StorageImpl* twin) const {
+  for (const auto& entry : entries_) {
+    if (entry.alias->has_storage() && storage_of(entry.alias) == twin) return entry.original;
+  }
+  return nullptr;
 }
 
 namespace {
@@ -146,10 +162,7 @@ void Relabeling::write_back(bool failed) {
     if (C10_UNLIKELY(storage->_mutable_data_ptr_no_checks().get() !=
                          twin->_mutable_data_ptr_no_checks().get() ||
                      storage->nbytes() != twin->nbytes())) {
-      if (page_guard::enabled()) {
-        open_pages(twin->data());
-        page_guard::adopt(twin->data());
-      }
+      if (page_guard::enabled()) open_result(twin);
       storage->set_data_ptr_noswap(
           data_ptr_over(StoragePtr::reclaim_copy(twin), original.device().index()));
       storage->set_nbytes(twin->nbytes());
@@ -175,29 +188,17 @@ void Relabeling::count_versions() {
   }
 }
 
-void Relabeling::set_device_argument(c10::Device device) {
-  device_argument_given_ = true;
-  if (device.type() == kFlagos) {
-    device_argument_ = checked_device(device.index());
-  } else {
-    results_elsewhere_ = true;
-  }
-}
-
-c10::DeviceIndex Relabeling::device_slow() const {
-  if (device_argument_ >= 0) return device_argument_;
-  return index_ >= 0 ? index_ : runtime().current_device();
-}
-
 void Relabeling::open_pages(const void* data) {
-  if (data == nullptr) return;
-  if (opened_ == nullptr) opened_ = std::make_unique<decltype(opened_)::element_type>();
-  opened_->emplace_back(data, page_guard::open(data));
+  if (data != nullptr) rare().opened.emplace_back(data, page_guard::open(data));
+}
+
+void Relabeling::open_result(c10::StorageImpl* twin) {
+  open_pages(twin->data());
+  page_guard::adopt(twin->data());
 }
 
 void Relabeling::close_pages() {
-  if (opened_ == nullptr) return;
-  for (const auto& [data, life] : *opened_) page_guard::close(data, life);
+  for (const auto& [data, life] : rare_->opened) page_guard::close(data, life);
 }
 
 }  // namespace torch_fl

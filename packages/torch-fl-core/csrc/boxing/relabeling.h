@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "boxing/alias.h"
+#include "boxing/call_devices.h"
 #include "device/page_guard.h"
 
 namespace torch_fl {
@@ -24,13 +25,17 @@ class Relabeling {
     // party's. Some kernels do it themselves (CUDA's over lists); write_back() does for the others.
     kWriteUncounted,
   };
+  enum class Aliases : uint8_t {
+    kFull,
+    // For kernels of PyTorch's own: what they only read gets light aliases (alias.h).
+    kLight,
+    // Aliases say `requires_grad` as the caller's tensors do, which costs each an allocation.
+    kWithGrad,
+  };
 
-  Relabeling() = default;
-  // Aliases say `requires_grad` as the caller's tensors do, which costs each an allocation.
-  struct WithGrad {};
-  explicit Relabeling(WithGrad) : with_grad_(true) {}
+  explicit Relabeling(Aliases aliases = Aliases::kFull) : aliases_(aliases) {}
   ~Relabeling() {
-    if (C10_UNLIKELY(page_guard::enabled())) close_pages();
+    if (C10_UNLIKELY(rare_ != nullptr)) close_pages();
   }
   Relabeling(const Relabeling&) = delete;
   Relabeling& operator=(const Relabeling&) = delete;
@@ -41,39 +46,49 @@ class Relabeling {
   // The returned reference keeps the alias alive and must itself outlive the call.
   at::Tensor alias(const at::Tensor& tensor, Access access = Access::kRead);
 
-  // A device argument: where a factory's result goes, which may be away from flagos.
-  void set_device_argument(c10::Device device);
-
-  // Which tensor lists are written, a bit for each in the order of the schema; takes them in turn.
-  void set_written_lists(uint32_t lists) { written_lists_ = lists; }
-  Access next_list_access() {
+  // Between these two, alias() is for the members of one tensor list. They are not compared with
+  // each other, only with what came alone: lists are long.
+  Access begin_list() {
+    devices_.next_argument();
+    if (compared_ < 0) compared_ = static_cast<int>(entries_.size());
+    in_list_ = true;
     const bool written = (written_lists_ & 1U) != 0;
     written_lists_ >>= 1U;
     return written ? Access::kWriteUncounted : Access::kRead;
   }
+  void end_list() { in_list_ = false; }
+  // Which tensor lists are written, a bit for each in the order of the schema.
+  void set_written_lists(uint32_t lists) { written_lists_ = lists; }
 
-  // Marks where the next tensor or tensor-list argument begins, for error messages.
-  void next_argument() { ++argument_; }
+  CallDevices& devices() { return devices_; }
 
   // -- after the arguments
 
-  // Common-device rules of PyTorch, in the names the caller knows. The fast path is one branch.
-  void check_devices(const char* name, const char* overload) const {
-    if (C10_UNLIKELY(suspicious_)) check_devices_slow(name, overload);
-  }
-  bool mixed_devices() const {
-    return suspicious_ && (second_index_ >= 0 || !foreign_is_cpu_scalar_);
+  // The flagos device of this call.
+  c10::DeviceIndex device() const { return devices_.index(); }
+  c10::Device target_device() const { return target().device(device()); }
+  // Whose memory the kernel's results are: -1 when they are of another device type.
+  c10::DeviceIndex memory_device() const {
+    return C10_LIKELY(!devices_.results_elsewhere()) ? device() : c10::DeviceIndex{-1};
   }
 
-  // The flagos device of this call: the device argument, else that of the tensors, else current.
-  c10::DeviceIndex device() const {
-    return C10_LIKELY(device_argument_ < 0 && index_ >= 0) ? index_ : device_slow();
-  }
-  c10::Device target_device() const { return target().device(device()); }
-  // Whose memory the kernel's results are: -1 when a device argument sends them elsewhere.
-  c10::DeviceIndex memory_device() const {
-    return C10_LIKELY(!results_elsewhere_) ? device() : c10::DeviceIndex{-1};
-  }
+  // Declared after whatever holds the aliases: an alias that the kernel keeps outlives the call.
+  class Settlement {
+   public:
+    explicit Settlement(Relabeling& call) : call_(call) {}
+    ~Settlement() {
+      for (const auto& entry : call_.entries_) {
+        if (C10_UNLIKELY(entry.light && c10::raw::intrusive_ptr::use_count(entry.alias) > 1)) {
+          static_cast<AliasImpl*>(entry.alias)->own();
+        }
+      }
+    }
+    Settlement(const Settlement&) = delete;
+    Settlement& operator=(const Settlement&) = delete;
+
+   private:
+    Relabeling& call_;
+  };
 
   // -- after the kernel
 
@@ -98,54 +113,48 @@ class Relabeling {
     c10::TensorImpl* alias;     // kept alive by whoever called alias()
     bool written = false;
     bool uncounted = false;
+    bool light = false;
     uint32_t version = 0;  // before the call, where `uncounted`
   };
-
-  at::Tensor alias_dense(c10::TensorImpl* impl, Access access);
-  at::Tensor alias_layout(c10::TensorImpl* impl, Access access);
-  at::Tensor wrap_layout(c10::TensorImpl* impl);
-  at::Tensor wrap_member(const at::Tensor& member);
-  void write_back_layout(const Entry& entry);
-  static void note_access(Entry& entry, Access access);
-  void note_foreign(const c10::TensorImpl& impl, Access access);
-  void note_second_device(c10::DeviceIndex index, const c10::TensorImpl& impl);
-  void open_pages(const void* data);
-  void open_parameters(const c10::intrusive_ptr<at::Quantizer>& quantizer);
-  void close_pages();
-  c10::DeviceIndex device_slow() const;
-  void check_devices_slow(const char* name, const char* overload) const;
-
-  // A result of the kernel and what the caller gets for it; both alive while results are wrapped.
-  struct Wrapped {
-    c10::TensorImpl* target;
-    c10::TensorImpl* result;
+  // What few calls need.
+  struct Rare {
+    c10::SmallVector<c10::TensorImpl*, 2> passed_through;  // tensors of other devices
+    std::vector<at::Tensor> members;                       // aliases inside other layouts
+    // Results that share something, and what the caller gets for them.
+    struct Wrapped {
+      c10::TensorImpl* target;
+      c10::TensorImpl* result;
+    };
+    c10::SmallVector<Wrapped, 4> wrapped;
+    // FLAGOS_HOST_GUARD only: what was opened, and which life of it.
+    std::vector<std::pair<const void*, uint64_t>> opened;
   };
 
-  c10::SmallVector<Entry, 4> entries_;
-  c10::SmallVector<Wrapped, 2> wrapped_;
-  c10::SmallVector<c10::TensorImpl*, 1> passed_through_;  // tensors of other devices
+  Rare& rare() {
+    if (rare_ == nullptr) rare_ = std::make_unique<Rare>();
+    return *rare_;
+  }
+  at::Tensor alias_dense(c10::TensorImpl* impl, Access access);
+  at::Tensor alias_layout(c10::TensorImpl* impl, Access access);
+  at::Tensor wrap_shared(at::Tensor&& result);
+  at::Tensor wrap_layout(c10::TensorImpl* impl);
+  at::Tensor wrap_member(const at::Tensor& member);
+  c10::TensorImpl* owner_of(const c10::StorageImpl* twin) const;
+  void write_back_layout(const Entry& entry);
+  static void note_access(Entry& entry, Access access);
+  void open_pages(const void* data);
+  void open_result(c10::StorageImpl* twin);
+  void open_parameters(const c10::intrusive_ptr<at::Quantizer>& quantizer);
+  void close_pages();
+
+  c10::SmallVector<Entry, 8> entries_;
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
-  // FLAGOS_HOST_GUARD only: what was opened, and which life of it.
-  std::unique_ptr<std::vector<std::pair<const void*, uint64_t>>> opened_;
-  std::unique_ptr<std::vector<at::Tensor>> members_;  // of other layouts only
+  std::unique_ptr<Rare> rare_;
+  CallDevices devices_;
   uint32_t written_lists_ = 0;
-  int16_t argument_ = -1;
-  c10::DeviceIndex index_ = -1;
-  c10::DeviceIndex device_argument_ = -1;
-  // What the device check needs, noted while aliasing; argument numbers count tensor arguments.
-  bool suspicious_ = false;
-  bool device_argument_given_ = false;
-  bool results_elsewhere_ = false;
-  const bool with_grad_ = false;
-  bool foreign_first_ = false;  // the foreign tensor stood before any flagos tensor
-  c10::DeviceIndex second_index_ = -1;
-  int16_t second_argument_ = -1;
-  int16_t foreign_argument_ = -1;
-  // A bit for each argument that is not a number: on the first flagos device, and on another.
-  uint32_t home_ = 0;
-  uint32_t elsewhere_ = 0;
-  bool foreign_is_cpu_scalar_ = true;
-  c10::Device foreign_device_{c10::DeviceType::CPU};
+  int compared_ = -1;  // how many entries stood before the first list
+  bool in_list_ = false;
+  const Aliases aliases_;
 };
 
 }  // namespace torch_fl

@@ -33,7 +33,7 @@ struct Argument {
 template <>
 struct Argument<const at::Tensor&> {
   Argument(Relabeling& call, const at::Tensor& given)
-      : alias((call.next_argument(), call.alias(given))) {}
+      : alias((call.devices().next_argument(), call.alias(given))) {}
   const at::Tensor& get(Relabeling&) { return alias; }
   static constexpr bool kWritten = false;
   at::Tensor alias;
@@ -43,7 +43,7 @@ template <>
 struct Argument<at::Tensor&> {
   Argument(Relabeling& call, at::Tensor& given)
       : original(given),
-        alias((call.next_argument(), call.alias(given, Relabeling::Access::kWrite))) {}
+        alias((call.devices().next_argument(), call.alias(given, Relabeling::Access::kWrite))) {}
   at::Tensor& get(Relabeling&) { return alias; }
   static constexpr bool kWritten = true;
   at::Tensor& original;
@@ -53,7 +53,7 @@ struct Argument<at::Tensor&> {
 template <>
 struct Argument<const std::optional<at::Tensor>&> {
   Argument(Relabeling& call, const std::optional<at::Tensor>& given) {
-    call.next_argument();
+    call.devices().next_argument();
     if (given) alias.emplace(call.alias(*given));
   }
   const std::optional<at::Tensor>& get(Relabeling&) { return alias; }
@@ -61,14 +61,14 @@ struct Argument<const std::optional<at::Tensor>&> {
   std::optional<at::Tensor> alias;
 };
 
-using AliasList = c10::SmallVector<at::Tensor, 4>;
+using AliasList = c10::SmallVector<at::Tensor, 8>;
 
 template <class List>
 void alias_all(Relabeling& call, const List& given, AliasList& aliases) {
-  call.next_argument();
-  const auto access = call.next_list_access();
+  const auto access = call.begin_list();
   aliases.reserve(given.size());
   for (const at::Tensor& tensor : given) aliases.push_back(call.alias(tensor, access));
+  call.end_list();
 }
 
 template <>
@@ -92,18 +92,36 @@ struct Argument<const at::ITensorListRef&> {
   at::ITensorListRef list;
 };
 
+using OptionalList = c10::List<std::optional<at::Tensor>>;
+
+// An empty list from a call that has ended, if this thread has one: a new one costs indexing more
+// than all else here.
+inline std::optional<OptionalList>& spare_list() {
+  static thread_local std::optional<OptionalList> spare;
+  return spare;
+}
+
 template <>
-struct Argument<const c10::List<std::optional<at::Tensor>>&> {
-  Argument(Relabeling& call, const c10::List<std::optional<at::Tensor>>& given) {
-    call.next_argument();
+struct Argument<const OptionalList&> {
+  Argument(Relabeling& call, const OptionalList& given)
+      : aliases(spare_list() ? *std::exchange(spare_list(), std::nullopt) : OptionalList()) {
+    call.begin_list();
     aliases.reserve(given.size());
     for (const auto tensor : at::IOptTensorListRef(given)) {
       aliases.push_back(tensor.has_value() ? std::optional(call.alias(*tensor)) : std::nullopt);
     }
+    call.end_list();
   }
-  const c10::List<std::optional<at::Tensor>>& get(Relabeling&) { return aliases; }
+  ~Argument() {
+    if (aliases.use_count() != 1) return;  // the kernel keeps it
+    aliases.clear();
+    spare_list() = std::move(aliases);
+  }
+  Argument(const Argument&) = delete;
+  Argument& operator=(const Argument&) = delete;
+  const OptionalList& get(Relabeling&) { return aliases; }
   static constexpr bool kWritten = false;
-  c10::List<std::optional<at::Tensor>> aliases;
+  OptionalList aliases;
 };
 
 // Resolved when the kernel runs: an `out` argument, which says the device, may come later.
@@ -122,7 +140,7 @@ struct Argument<std::optional<at::Generator>> {
 template <>
 struct Argument<std::optional<at::Device>> {
   Argument(Relabeling& call, std::optional<at::Device> given) : device(given) {
-    if (given) call.set_device_argument(*given);
+    if (given) call.devices().set_argument(*given);
   }
   std::optional<at::Device> get(Relabeling& call) {
     return device && device->type() == kFlagos ? std::optional(call.target_device()) : device;
@@ -222,15 +240,16 @@ struct TypedBoxing;
 template <class Op, class Result, class... Args>
 struct TypedBoxing<Op, Result(Args...)> {
   static Result run(Args... given) {
-    Relabeling call;
+    Relabeling call(Relabeling::Aliases::kLight);
     constexpr auto kWrittenLists = typed::written_lists(Op::schema_str);
     if constexpr (kWrittenLists != 0) call.set_written_lists(kWrittenLists);
     typed::Pack<std::index_sequence_for<Args...>, Args...> pack(call, std::forward<Args>(given)...);
     if constexpr (typed::kOverLists<Op>) {
       // (Lists, numbers and references: there was nothing to move from.)
-      if (C10_UNLIKELY(call.mixed_devices())) return decomposed(call, given...);
+      if (C10_UNLIKELY(call.devices().mixed())) return decomposed(call, given...);
     }
-    call.check_devices(Op::name, Op::overload_name);
+    call.devices().check(Op::name, Op::overload_name);
+    const Relabeling::Settlement settlement(call);
     const KernelScope scope(call.memory_device());
     const auto kernel = [&](auto&... argument) -> Result {
       return Op::redispatch(c10::DispatchKeySet(target().dense), argument.get(call)...);

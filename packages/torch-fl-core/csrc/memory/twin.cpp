@@ -4,9 +4,19 @@
 #include "device/page_guard.h"
 #include "device/runtime.h"
 #include "memory/device_allocator.h"
+#include "memory/free_list.h"
 
 namespace torch_fl {
 namespace {
+
+// A flagos storage. Nearly every call makes one.
+struct StorageImpl final : c10::StorageImpl {
+  using c10::StorageImpl::StorageImpl;
+  static void* operator new(size_t) { return FreeList<sizeof(StorageImpl)>::take(); }
+  static void operator delete(void* memory) noexcept {
+    FreeList<sizeof(StorageImpl)>::give(memory);
+  }
+};
 
 void release_borrowed(void* owner) {
   c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(owner));
@@ -25,9 +35,9 @@ c10::DataPtr data_ptr_over(StoragePtr twin, c10::DeviceIndex device) {
 
 c10::Storage storage_over(StoragePtr twin, c10::DeviceIndex device) {
   const auto nbytes = static_cast<int64_t>(twin->nbytes());
-  return c10::Storage(c10::make_intrusive<c10::StorageImpl>(
-      c10::StorageImpl::use_byte_size_t(), nbytes, data_ptr_over(std::move(twin), device),
-      device_allocator(), /*resizable=*/true));
+  return c10::Storage(c10::make_intrusive<StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes,
+                                                       data_ptr_over(std::move(twin), device),
+                                                       device_allocator(), /*resizable=*/true));
 }
 
 StoragePtr new_twin(size_t nbytes, c10::DeviceIndex device) {

@@ -28,12 +28,17 @@ StoragePtr new_twin(size_t nbytes, c10::DeviceIndex device);
 // target storage that borrows the data and keeps `storage` alive.
 StoragePtr borrowed_twin(c10::StorageImpl* storage);
 
-inline StoragePtr twin_of(c10::StorageImpl* storage) {
+// The twin that a flagos storage holds, or null where somebody else made its data.
+inline c10::StorageImpl* held_twin(c10::StorageImpl* storage) {
   const auto& data = storage->_mutable_data_ptr_no_checks();
-  if (C10_LIKELY(data.get_deleter() == &release_twin)) {
-    return StoragePtr::reclaim_copy(static_cast<c10::StorageImpl*>(data.get_context()));
-  }
-  return borrowed_twin(storage);
+  return C10_LIKELY(data.get_deleter() == &release_twin)
+             ? static_cast<c10::StorageImpl*>(data.get_context())
+             : nullptr;
+}
+
+inline StoragePtr twin_of(c10::StorageImpl* storage) {
+  auto* twin = held_twin(storage);
+  return C10_LIKELY(twin != nullptr) ? StoragePtr::reclaim_copy(twin) : borrowed_twin(storage);
 }
 
 }  // namespace torch_fl

@@ -1,5 +1,6 @@
-// Owns: PyTorch's rules about tensors of one call on different devices, applied before relabelling:
-// on the target the difference may be gone (the CPU has no index) and the call would pass silently.
+// Owns: the slow paths of CallDevices: what a call with tensors of several devices gets told.
+#include "boxing/call_devices.h"
+
 #include <ATen/core/dispatch/Dispatcher.h>
 
 #include <algorithm>
@@ -8,7 +9,7 @@
 #include <string_view>
 
 #include "boxing/device_rules.h"
-#include "boxing/relabeling.h"
+#include "device/runtime.h"
 
 namespace torch_fl {
 namespace {
@@ -43,34 +44,46 @@ std::string method_name(const char* name) {
 
 }  // namespace
 
-void Relabeling::note_foreign(const c10::TensorImpl& impl, Access access) {
+void CallDevices::note_foreign(const c10::TensorImpl& tensor, bool written) {
   // What is written is no number that may come along, whatever its shape.
-  const bool scalar =
-      impl.device_type() == c10::DeviceType::CPU && impl.dim() == 0 && access == Access::kRead;
+  const bool scalar = tensor.device_type() == c10::DeviceType::CPU && tensor.dim() == 0 && !written;
   if (!scalar) elsewhere_ |= 1U << (argument_ & 31);
-  passed_through_.push_back(const_cast<c10::TensorImpl*>(&impl));
-  if (access != Access::kRead) results_elsewhere_ = true;  // they replace its storage or members
+  if (written) results_elsewhere_ = true;  // they replace its storage or members
   // The first offender is the one to name; a scalar may be none.
   if (foreign_argument_ >= 0 && (scalar || !foreign_is_cpu_scalar_)) return;
   suspicious_ = true;
   foreign_argument_ = argument_;
   foreign_is_cpu_scalar_ = scalar;
-  foreign_device_ = impl.device();
+  foreign_device_ = tensor.device();
   foreign_first_ = index_ < 0;
 }
 
-void Relabeling::note_second_device(c10::DeviceIndex index, const c10::TensorImpl& impl) {
+void CallDevices::note_second(c10::DeviceIndex index, const c10::TensorImpl& tensor) {
   suspicious_ = true;
-  if (impl.dim() > 0) elsewhere_ |= 1U << (argument_ & 31);
+  if (tensor.dim() > 0) elsewhere_ |= 1U << (argument_ & 31);
   if (second_index_ >= 0) return;
   second_index_ = index;
   second_argument_ = argument_;
 }
 
-void Relabeling::check_devices_slow(const char* name, const char* overload) const {
+void CallDevices::set_argument(c10::Device device) {
+  argument_given_ = true;
+  if (device.type() == kFlagos) {
+    argument_index_ = checked_device(device.index());
+  } else {
+    results_elsewhere_ = true;
+  }
+}
+
+c10::DeviceIndex CallDevices::index_slow() const {
+  if (argument_index_ >= 0) return argument_index_;
+  return index_ >= 0 ? index_ : runtime().current_device();
+}
+
+void CallDevices::check_slow(const char* name, const char* overload) const {
   if (index_ < 0) {
     // Tensors of other devices alone: a device argument brought the call here, or a generator.
-    TORCH_CHECK(device_argument_given_, "Expected a '",
+    TORCH_CHECK(argument_given_, "Expected a '",
                 c10::DeviceTypeName(foreign_device_.type(), /*lower_case=*/true),
                 "' device type for generator but found 'flagos'");
     return;
