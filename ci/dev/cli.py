@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ci.dev import asan, bench, bootstrap, checks, lint, process, testing
+from ci.dev import asan, bench, bootstrap, checks, docs, lint, process, testing, wheels
 from ci.dev.areas import AREAS
 from ci.dev.errors import StepError, UserError
 from ci.dev.layout import Environment, Layout, find_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("run", "test", "lint", "bench", "asan")
+COMMANDS = ("run", "test", "lint", "bench", "asan", "wheels", "docs")
 
 # pytest's options whose next word is a value that may look like a path to tests.
 VALUED = ("--ignore", "--ignore-glob", "--deselect", "--basetemp", "--confcutdir", "-k", "-m")
@@ -65,6 +65,19 @@ ASAN = """\
 examples:
   ./dev asan
   ./dev asan -- -k backward        what follows -- goes to pytest
+"""
+
+
+WHEELS = """\
+examples:
+  ./dev wheels
+  pip install --find-links build/wheels/torch-2.13 torch-fl
+
+What is compiled already is only linked. docs/compatibility-policy.md has the rules for versions.
+"""
+DOCS = """\
+examples:
+  ./dev docs                       writes build/docs/environment.md
 """
 
 
@@ -122,6 +135,8 @@ def parser() -> argparse.ArgumentParser:
     benching.add_argument("name", nargs="?", default="", help="which one")
     benching.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the benchmark")
     add("asan", "run the threads test under AddressSanitizer", ASAN)
+    add("wheels", "make the wheels, check them, try them in a second environment", WHEELS)
+    add("docs", "generate the pages that are made from the code", DOCS)
     return top
 
 
@@ -161,8 +176,14 @@ def _dispatch(options: argparse.Namespace, rest: list[str]) -> int:
     checks.check_platform()
     torch = options.torch or "pinned"
     environment = find_environment(Layout(ROOT), torch, bool(options.no_venv))
-    if rest and options.command == "lint":
-        raise UserError(f"./dev lint takes nothing after `--` (got: {' '.join(rest)}).")
+    if rest and options.command in ("lint", "wheels", "docs"):
+        raise UserError(
+            f"./dev {options.command} takes nothing after `--` (got: {' '.join(rest)})."
+        )
+    if options.command == "docs":
+        return docs.main(environment.layout)
+    if options.command == "wheels":
+        return wheels.main(environment)
     if options.command == "test":
         request = testing.Request(
             tuple(options.area), options.full, options.time_report, *split_tests(rest)

@@ -17,7 +17,12 @@ from ci.dev.errors import UserError
 from ci.dev.layout import Environment
 
 CPP_SUFFIXES = (".h", ".hpp", ".c", ".cc", ".cpp")
-TIDY_ARGUMENTS = ("--quiet", "--warnings-as-errors=*", "--extra-arg=-Wno-unknown-warning-option")
+TIDY_ARGUMENTS = (
+    "--quiet",
+    "--warnings-as-errors=*",
+    "--extra-arg=-Wno-unknown-warning-option",
+    "--extra-arg=-Wno-ignored-gch",  # g++'s precompiled headers; clang reads the headers themselves
+)
 
 
 @dataclass(frozen=True)

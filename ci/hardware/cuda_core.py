@@ -33,9 +33,17 @@ import torch
 spec = importlib.util.find_spec("torch_fl")
 package = importlib.util.module_from_spec(spec)
 sys.modules["torch_fl"] = package
-from torch_fl.plugins import selection
-from torch_fl.plugins.spec import DelegateRuntime, Plugin
-selection.select = lambda: Plugin(name="cuda", runtime=lambda: DelegateRuntime("cuda"))
+from torch_fl.plugins import discovery
+from torch_fl.plugins.spec import DelegateRuntime, Detection, Identity, hookimpl
+class Plugin:
+    @hookimpl
+    def torch_fl_identity(self): return Identity("cuda", (1, 0))
+    @hookimpl
+    def torch_fl_detect(self): return Detection(found=True)
+    @hookimpl
+    def torch_fl_runtime(self): return DelegateRuntime("cuda")
+cuda = discovery.Candidate("cuda", None, None, "here", Plugin)
+discovery.discover = lambda: discovery.Discovery((cuda,), (), ())
 spec.loader.exec_module(package)
 import torch.nn.functional as F
 torch.backends.cuda.matmul.allow_tf32 = False

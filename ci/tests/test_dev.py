@@ -95,13 +95,14 @@ def test_failed_pip_says_so_and_is_tried_again(copy: Copy) -> None:
 def test_test_runs_the_areas_and_ends_in_the_sum(copy: Copy) -> None:
     done = copy.dev("test", "--time-report")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1] == "44 passed, 0 failed"
-    for area in ("build", "unit", "opdb"):
+    assert done.stdout.splitlines()[-1] == "84 passed, 0 failed"
+    for area in ("build", "unit", "wheels", "opdb"):
         assert f"\n{area} " in done.stdout
     runs = copy.test_runs()
     assert [run[-1] for run in runs] == ["ci/tests", "packages/torch-fl-core/tests"]
     assert "not slow and not opdb" in runs[1]
     assert copy.calls("torch_fl.testing.op_db")[0][-4:] == ["--tier", "ci", "--workers", "2"]
+    assert copy.calls("wheels")[-1][-2:] == [str(copy.root / "dev"), "wheels"]
 
 
 def test_full_adds_the_slow_tests_and_the_whole_database(copy: Copy) -> None:
@@ -116,7 +117,7 @@ def test_a_failing_area_does_not_stop_the_next(copy: Copy) -> None:
     assert done.returncode == 1
     assert copy.calls("torch_fl.testing.op_db")
     assert "to run it again: ./dev test --area unit" in done.stdout
-    assert done.stdout.splitlines()[-1] == "50 passed, 2 failed"
+    assert done.stdout.splitlines()[-1] == "90 passed, 2 failed"
 
 
 @pytest.mark.parametrize(

@@ -98,7 +98,7 @@ class TestPackages:
             return {name.lower() for name in found}
 
         assert {name.lower() for name in packages.LINT} == names("lint.txt")
-        wanted = {*packages.base(Environment(Layout(ROOT))), *packages.TEST}
+        wanted = {*packages.base(Environment(Layout(ROOT))), *packages.TEST, *packages.WHEELS}
         assert wanted == names("torch-2.13.txt")
 
     def test_the_cores_own_requirements_are_installed(self) -> None:

@@ -10,10 +10,14 @@ import os
 import sys
 import warnings
 
-__all__ = ["autoload", "autoload_error", "main"]
+__all__ = ["autoload", "autoload_error", "is_command_line", "main"]
 
 autoload_error: BaseException | None = None
 """What went wrong in `autoload`, if anything did; `import torch_fl` raises it for real."""
+
+is_command_line = False
+"""Whether this process is `torch-fl`. Importing torch_fl activates nothing then: each command does,
+if it needs the device, and the doctor works where activation, torch or a plugin is broken."""
 
 
 def autoload() -> None:
@@ -38,6 +42,8 @@ def autoload() -> None:
 
 def main() -> int:
     """The command line, `torch-fl`."""
+    global is_command_line
+    is_command_line = True
     from torch_fl.cli.main import main as command_line
 
     return command_line()

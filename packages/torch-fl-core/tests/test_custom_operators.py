@@ -103,9 +103,20 @@ def test_a_schema_that_does_not_tell_of_a_change_still_changes_the_tensor(
     assert x.item() == 1
 
 
+def test_what_shares_memory_shares_the_version(library: torch.library.Library) -> None:
+    """Else autograd would not notice a change made through the result, and gradients were wrong."""
+    view = _define(library, "(Tensor(a) x) -> Tensor(a)", ("CPU", lambda x: x.view(-1)[1:]))
+    x = torch.ones(3, device=D, requires_grad=True)
+    y = x.exp()
+    with torch.no_grad():
+        view(y.detach()).mul_(5)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
 def test_views_and_inputs_as_results(library: torch.library.Library) -> None:
     view = _define(library, "(Tensor(a) x) -> Tensor(a)", ("CPU", lambda x: x[1:, ::2]))
-    same = _define(library, "(Tensor(a!) x) -> Tensor(a!)", ("CPU", lambda x: x))
+    same = _define(library, "(Tensor(a!) x) -> Tensor(a!)", ("CPU", lambda x: x.mul_(1)))
 
     def run(x: Tensor) -> Any:
         result = view(x)

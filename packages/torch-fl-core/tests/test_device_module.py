@@ -129,6 +129,29 @@ def in_forked_child(work):
 """
 
 
+def test_a_forked_child_cannot_go_on_with_its_parents_tensors() -> None:
+    output_of_child(
+        FORK
+        + """
+x = torch.ones(3, device="flagos")
+module = torch.nn.Linear(3, 3).to("flagos")
+
+def work():
+    for use in (lambda: x + 1, lambda: x.add_(1), x.cpu, x.tolist, lambda: module(x)):
+        try:
+            use()
+        except RuntimeError as error:
+            assert "forked subprocess" in str(error) and "'spawn' start method" in str(error), error
+        else:
+            raise AssertionError("it went on")
+    assert torch.ones(2).sum().item() == 2
+
+in_forked_child(work)
+assert x.tolist() == [1, 1, 1]
+"""
+    )
+
+
 def test_a_child_forked_before_the_start_may_use_it() -> None:
     output_of_child(
         FORK

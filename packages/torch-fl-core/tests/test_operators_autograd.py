@@ -283,6 +283,55 @@ def test_zero_tensors_of_forward_mode_cost_no_memory() -> None:
         small.add_(1)
 
 
+DETACHED: dict[str, Callable[[torch.Tensor], Any]] = {
+    "to the CPU": lambda x: x.cpu().numpy().tolist(),
+    "as a list": lambda x: x.tolist(),
+    "another dtype": lambda x: x.double(),
+    "arithmetic": lambda x: x + x,
+    "in place": lambda x: x.add_(1),
+    "copied from": lambda x: torch.zeros_like(x).copy_(x),
+    "copied to": lambda x: x.copy_(torch.ones_like(x)),
+    "out": lambda x: torch.add(x, x, out=x),
+    "a list of tensors": lambda x: torch._foreach_add([x], 1.0),
+    "a list in place": lambda x: torch._foreach_add_([x], 1.0),
+    "filled": lambda x: x.zero_(),
+    "resized": lambda x: x.resize_(1),
+}
+
+
+@pytest.mark.parametrize("name", DETACHED)
+@pytest.mark.parametrize(
+    "detach",
+    [torch.Tensor.detach, lambda x: x.data, lambda x: x[:1].data],
+    ids=["detach", "data", "view"],
+)
+def test_what_was_detached_from_an_inference_tensor_can_be_used(
+    name: str, detach: Callable[[torch.Tensor], torch.Tensor]
+) -> None:
+    """The usual end of a prediction: `y.detach().cpu().numpy()`."""
+
+    def run(x: torch.Tensor) -> Any:
+        with torch.inference_mode():
+            y = x * 2
+        detached = detach(y)
+        return DETACHED[name](detached), detached
+
+    assert_same(run, uneven((2, 3)))
+
+
+@pytest.mark.parametrize(
+    "write", [torch._foreach_zero_, lambda xs: torch._foreach_add_(xs, 1.0)], ids=["zero", "add"]
+)
+def test_a_list_of_inference_tensors_is_written_in_inference_mode_only(
+    write: Callable[[list[torch.Tensor]], None],
+) -> None:
+    with torch.inference_mode():
+        x = torch.ones(3, device="flagos")
+        write([x])
+    with pytest.raises(RuntimeError, match="Inplace update to inference tensor"):
+        write([x])
+
+
 def test_inference_mode() -> None:
     x = torch.ones(3, 3, device="flagos", requires_grad=True)
     with torch.inference_mode():

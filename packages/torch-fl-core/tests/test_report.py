@@ -140,7 +140,7 @@ def test_observing_ends_with_the_last_report(
 ) -> None:
     events = []
     extension = report_module._C
-    for name in ("start_observing", "stop_observing"):
+    for name in ("start_counting", "stop_counting"):
         real = getattr(extension, name)
         monkeypatch.setattr(
             extension, name, lambda name=name, real=real: (events.append(name), real())
@@ -149,8 +149,8 @@ def test_observing_ends_with_the_last_report(
         torch.add(a, a)
         with routing.report():
             torch.add(a, a)
-        assert events == ["start_observing"]
-    assert events == ["start_observing", "stop_observing"]
+        assert events == ["start_counting"]
+    assert events == ["start_counting", "stop_counting"]
 
 
 def test_a_report_records_one_block() -> None:

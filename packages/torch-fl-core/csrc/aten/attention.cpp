@@ -34,8 +34,8 @@ bool no_nested_from_mask(const at::Tensor&, const at::Tensor&) { return false; }
 }  // namespace
 
 void install_attention() {
-  routing::Typed<at::_ops::_nested_tensor_from_mask_left_aligned>::install("core",
-                                                                           &no_nested_from_mask);
+  routing::Typed<at::_ops::_nested_tensor_from_mask_left_aligned>::install_core(
+      &no_nested_from_mask);
   using at::native::_fused_sdp_choice_stub;
   at::native::RegisterPRIVATEUSE1Dispatch<
       std::remove_reference_t<decltype(_fused_sdp_choice_stub)>>(_fused_sdp_choice_stub, &choose);

@@ -62,9 +62,9 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train) {
 
 void install_dropout() {
   if (target().type != c10::DeviceType::CPU) return;
-  routing::Typed<at::_ops::native_dropout>::install("boxing", &native_dropout);
+  routing::Typed<at::_ops::native_dropout>::install_core(&native_dropout, routing::Route::kBoxing);
   for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    routing::install(routing::find("aten::dropout", ""), key, "core",
+    routing::install(routing::find("aten::dropout", ""), key, routing::Route::kCore,
                      c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&dropout)));
   }
 }

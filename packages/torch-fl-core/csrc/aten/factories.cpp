@@ -25,8 +25,9 @@ class FactoryGuard {
                std::optional<bool> pin_memory)
       : previous_(runtime().current_device()) {
     TORCH_CHECK(!pin_memory.value_or(false), "Only dense CPU tensors can be pinned");
-    TORCH_CHECK(layout.value_or(at::kStrided) == at::kStrided,
-                "This factory makes strided tensors only, but got layout ", *layout);
+    const auto wanted = layout.value_or(at::kStrided);
+    TORCH_CHECK(wanted == at::kStrided, "This factory makes strided tensors only, but got layout ",
+                wanted);
     if (device && device->index() >= 0 && device->index() != previous_) {
       runtime().set_device(checked_device(device->index()));
       changed_ = true;
@@ -88,9 +89,9 @@ at::Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType
 
 void install_factories() {
   using routing::Typed;
-  Typed<at::_ops::empty_memory_format>::install("core", &empty);
-  Typed<at::_ops::empty_strided>::install("core", &empty_strided);
-  Typed<at::_ops::_efficientzerotensor>::install("core", &efficient_zero);
+  Typed<at::_ops::empty_memory_format>::install_core(&empty);
+  Typed<at::_ops::empty_strided>::install_core(&empty_strided);
+  Typed<at::_ops::_efficientzerotensor>::install_core(&efficient_zero);
 }
 
 }  // namespace torch_fl

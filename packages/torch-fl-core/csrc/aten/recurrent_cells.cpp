@@ -32,8 +32,8 @@ class CellCall {
     return tensor && tensor->defined() ? (*this)(*tensor) : Tensor();
   }
   template <class... Results>
-  auto results(Results&&... tensors) {
-    return std::tuple{call_.wrap(std::forward<Results>(tensors))...};
+  auto results(Results... tensors) {
+    return std::tuple{call_.wrap(std::move(tensors))...};
   }
   c10::DeviceIndex device() const { return call_.device(); }
 
@@ -151,7 +151,7 @@ template <class Op>
 void install_where_missing(typename routing::Typed<Op>::Kernel kernel) {
   const auto handle = routing::find(Op::name, Op::overload_name);
   if (handle.hasKernelForDispatchKey(target().dense)) return;
-  routing::Typed<Op>::install("boxing", kernel);
+  routing::Typed<Op>::install_core(kernel, routing::Route::kBoxing);
 }
 
 }  // namespace

@@ -27,15 +27,16 @@ const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size,
     call.rethrow(error);
   }
   call.write_back();
-  return self;
+  return self;  // NOLINT(bugprone-return-const-ref-from-parameter): the operator's schema
 }
 
+// NOLINTNEXTLINE(performance-unnecessary-value-param): the operator's schema
 at::Tensor& set_storage_offset(at::Tensor& self, at::Storage source, c10::SymInt offset,
                                c10::SymIntArrayRef sym_size, c10::SymIntArrayRef sym_stride) {
   const auto size = C10_AS_INTARRAYREF_SLOW(sym_size);
   auto stride = C10_AS_INTARRAYREF_SLOW(sym_stride);
   const auto start = offset.guard_int(__FILE__, __LINE__);
-  at::native::checkSetStorage(self, source, start, size, stride);
+  at::native::checkSetStorage(self, std::move(source), start, size, stride);
   std::vector<int64_t> contiguous;
   if (stride.data() == nullptr) {
     contiguous.assign(size.size(), 1);
@@ -91,18 +92,18 @@ bool compatible(const at::Tensor& self, const at::Tensor& from) {
 
 void install_storage_operators() {
   using routing::Typed;
-  Typed<at::_ops::resize_>::install("boxing", &resize_);
-  Typed<at::_ops::set__source_Storage_storage_offset>::install("core", &set_storage_offset);
-  Typed<at::_ops::set__source_Storage>::install("core", &set_storage);
-  Typed<at::_ops::set__source_Tensor>::install("core", &set_tensor);
-  Typed<at::_ops::set_>::install("core", &set_nothing);
+  Typed<at::_ops::resize_>::install_core(&resize_, routing::Route::kBoxing);
+  Typed<at::_ops::set__source_Storage_storage_offset>::install_core(&set_storage_offset);
+  Typed<at::_ops::set__source_Storage>::install_core(&set_storage);
+  Typed<at::_ops::set__source_Tensor>::install_core(&set_tensor);
+  Typed<at::_ops::set_>::install_core(&set_nothing);
   constexpr auto kQuantized = c10::DispatchKey::QuantizedPrivateUse1;
   Typed<at::_ops::set__source_Storage_storage_offset>::also_for(kQuantized);
   Typed<at::_ops::set__source_Storage>::also_for(kQuantized);
   Typed<at::_ops::set__source_Tensor>::also_for(kQuantized);
   Typed<at::_ops::set_>::also_for(kQuantized);
-  Typed<at::_ops::record_stream>::install("core", &record_stream);
-  Typed<at::_ops::_has_compatible_shallow_copy_type>::install("core", &compatible);
+  Typed<at::_ops::record_stream>::install_core(&record_stream);
+  Typed<at::_ops::_has_compatible_shallow_copy_type>::install_core(&compatible);
 }
 
 }  // namespace torch_fl

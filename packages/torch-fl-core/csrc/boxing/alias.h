@@ -44,8 +44,8 @@ class AliasImpl final : public c10::TensorImpl {
   // Full.
   AliasImpl(StoragePtr twin, const c10::TensorImpl& source)
       : AliasImpl(std::move(twin), source, source.key_set()) {
-    set_version_counter(source.version_counter());
-  }
+    version_counter_ = source.version_counter();  // (the setter refuses what detach() of an
+  }  // inference tensor gives: a counter, no autograd)
   ~AliasImpl() override { give_back(); }
   void release_resources() override {
     give_back();
@@ -57,7 +57,7 @@ class AliasImpl final : public c10::TensorImpl {
     if (!borrows_) return;
     own();
     key_set_ = key_set_ | (source.key_set() & kAutogradKeys);
-    set_version_counter(source.version_counter());
+    version_counter_ = source.version_counter();
   }
 
   // Whoever holds the alias beyond the call needs it to hold its memory.
@@ -82,13 +82,12 @@ class AliasImpl final : public c10::TensorImpl {
     relabel(result, storage_over(std::move(twin), device), device);
   }
 
-  // A view that a kernel made of a light alias takes part in autograd as the caller's tensor does.
+  // A view that a kernel made of an alias takes part in autograd as the caller's tensor does, and
+  // counts versions with it.
   static void restore_autograd(c10::TensorImpl& view, const c10::TensorImpl& source) {
     auto& keys = view.*(&AliasImpl::key_set_);
     keys = keys | (source.key_set() & kAutogradKeys);
-    if (!view.version_counter().enabled() && source.version_counter().enabled()) {
-      view.set_version_counter(c10::VariableVersion(0));
-    }
+    view.*(&AliasImpl::version_counter_) = source.version_counter();
   }
 
   // conj and neg are results too: a kernel may leave what it writes lazily conjugated.

@@ -11,6 +11,7 @@
 #include "boxing/relabeling.h"
 #include "device/generator.h"
 #include "device/kernel_scope.h"
+#include "routing/fallback.h"
 #include "routing/operator.h"
 
 namespace torch_fl {
@@ -126,7 +127,7 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
   if (C10_UNLIKELY(spans && call.devices().mixed())) {
     // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.
     std::move(given.begin(), given.end(), stack->begin() + base);
-    handle.redispatchBoxed(c10::DispatchKeySet(kDecomposition), stack);
+    handle.redispatchBoxed(c10::DispatchKeySet(routing::kComposition), stack);
     call.count_versions();
     return;
   }
@@ -154,6 +155,8 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
   }
 }
 
+}  // namespace
+
 void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
                   torch::jit::Stack* stack) {
   Relabeling call;
@@ -166,13 +169,14 @@ void boxed_kernel_with_grad(routing::Operator& op, const c10::OperatorHandle& ha
   run_boxed(call, handle, op.key, stack, /*known=*/true);
 }
 
+namespace {
+
 [[noreturn]] void refuse(const c10::OperatorHandle& handle, const char* what, const char* hint) {
   TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", handle.operator_name(),
                               "' with arguments from the 'flagos' backend: ", what, hint);
 }
 
-template <DispatchKey key>
-void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+void run_unknown(const c10::OperatorHandle& handle, DispatchKey key, torch::jit::Stack* stack) {
   if (!handle.hasComputedKernelForDispatchKey(target_key(key))) {
     refuse(handle, "there is no kernel for it on the target, ",
            c10::DeviceTypeName(target().type, /*lower_case=*/true).c_str());
@@ -181,9 +185,19 @@ void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   run_boxed(call, handle, key, stack, /*known=*/false);
 }
 
+template <DispatchKey kKey>
+void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  run_unknown(handle, kKey, stack);
+}
+
+// (Not a NotImplementedError: PyTorch's jagged tensors take that for "try something else" and then fail
+// with a text about something else.)
 [[noreturn]] void refuse_strided_nested(const c10::OperatorHandle& handle) {
-  refuse(handle, "nested tensors of strided layout are not supported. ",
-         "Use torch.nested.nested_tensor(..., layout=torch.jagged).");
+  TORCH_CHECK(
+      false, "Could not run '", handle.operator_name(),
+      "' with arguments from the 'flagos' backend: nested tensors of strided layout are not "
+      "supported. Use torch.nested.nested_tensor(..., layout=torch.jagged); attention over "
+      "jagged tensors needs strided ones on a target without a fused kernel for it.");
 }
 
 // Nested tensors can only be made; what autograd asks of them while it records must not fail, since
@@ -210,18 +224,24 @@ void install_fallback(DispatchKey key, c10::KernelFunction&& kernel) {
 
 }  // namespace
 
+void boxed_kernel_of_others(routing::Operator& op, const c10::OperatorHandle& handle,
+                            torch::jit::Stack* stack) {
+  run_unknown(handle, op.key, stack);
+}
+
 void install_boxed_boxing() {
   constexpr std::array kKeys{DispatchKey::PrivateUse1, DispatchKey::SparsePrivateUse1,
                              DispatchKey::SparseCsrPrivateUse1, DispatchKey::QuantizedPrivateUse1};
   auto& dispatcher = c10::Dispatcher::singleton();
   for (const char* name : kNestedFactories) {
     if (const auto handle = dispatcher.findSchema({name, ""})) {
-      routing::install_boxed(*handle, DispatchKey::PrivateUse1, "core", &refuse_nested_factory);
+      routing::install_boxed(*handle, DispatchKey::PrivateUse1, routing::Route::kCore,
+                             &refuse_nested_factory);
     }
   }
   if (const auto handle = dispatcher.findSchema({"aten::_nested_tensor_size", ""})) {
     routing::install(
-        *handle, DispatchKey::NestedTensorPrivateUse1, "core",
+        *handle, DispatchKey::NestedTensorPrivateUse1, routing::Route::kCore,
         c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&at::native::_nested_tensor_size)));
   }
   for (const auto& name : dispatcher.getAllOpNames()) {
@@ -231,7 +251,7 @@ void install_boxed_boxing() {
       if (routing::is_installed(name, key) || handle->hasKernelForDispatchKey(key)) continue;
       const bool whole = key == DispatchKey::PrivateUse1 && boxed_whole(name);
       if (whole || handle->hasKernelForDispatchKey(target_key(key))) {
-        routing::install_boxed(*handle, key, "boxing",
+        routing::install_boxed(*handle, key, routing::Route::kBoxing,
                                reads_requires_grad(name) ? &boxed_kernel_with_grad : &boxed_kernel);
       }
     }

@@ -1,7 +1,6 @@
 // Owns: which of PyTorch's compositions are boxed whole, and which operators span devices.
 #pragma once
 #include <ATen/core/operator_name.h>
-#include <c10/core/DispatchKey.h>
 
 namespace torch_fl {
 
@@ -17,8 +16,5 @@ bool spans_devices(const c10::OperatorName& name);
 // True for an operator whose kernel on the target looks at requires_grad of its arguments (to choose
 // an implementation, or what to save): its aliases must tell.
 bool reads_requires_grad(const c10::OperatorName& name);
-
-// A dispatch key that no backend registers: what runs under it is PyTorch's own decomposition.
-constexpr c10::DispatchKey kDecomposition = c10::DispatchKey::FPGA;
 
 }  // namespace torch_fl

@@ -63,10 +63,13 @@ void Relabeling::note_access(Entry& entry, Access access) {
     entry.light = false;
   }
   entry.written = true;
+  if (access != Access::kWriteUncounted || entry.uncounted) return;
   const auto& counter = entry.original->version_counter();
-  if (access == Access::kWriteUncounted && counter.enabled() && !entry.uncounted) {
+  if (counter.enabled()) {
     entry.uncounted = true;
     entry.version = counter.current_version();
+  } else {
+    entry.original->bump_version();  // refuses inference tensors outside of inference mode
   }
 }
 

@@ -12,10 +12,12 @@
 #include <utility>
 #include <vector>
 
+#include "boxing/boxed.h"
 #include "boxing/composites.h"
 #include "boxing/relabeling.h"
 #include "device/generator.h"
 #include "device/kernel_scope.h"
+#include "routing/fallback.h"
 #include "routing/operator.h"
 
 namespace torch_fl::typed {
@@ -280,7 +282,7 @@ struct TypedBoxing<Op, Result(Args...)> {
  private:
   // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.
   static Result decomposed(Relabeling& call, Args... given) {
-    constexpr c10::DispatchKeySet kKeys(kDecomposition);
+    constexpr c10::DispatchKeySet kKeys(routing::kComposition);
     if constexpr (std::is_void_v<Result>) {
       Op::redispatch(kKeys, std::forward<Args>(given)...);
       call.count_versions();
@@ -297,7 +299,8 @@ void install_typed_boxing() {
   const auto& name = handle.operator_name();
   if (routing::is_installed(name, c10::DispatchKey::PrivateUse1)) return;
   if (!handle.hasKernelForDispatchKey(target().dense) && !boxed_whole(name)) return;
-  routing::Typed<Op>::install("boxing", &TypedBoxing<Op>::run);
+  routing::Typed<Op>::install(routing::Route::kBoxing, &TypedBoxing<Op>::run,
+                              reads_requires_grad(name) ? &boxed_kernel_with_grad : &boxed_kernel);
 }
 
 }  // namespace torch_fl

@@ -26,6 +26,7 @@ DeviceIndex checked_device(DeviceIndex device) {
   auto& current = runtime();
   if (device == -1) return current.current_device();
   const auto count = current.device_count();
+  if (C10_UNLIKELY(count == 0)) current.initialize();  // says why there is none
   TORCH_CHECK(device >= 0 && device < count, "Invalid flagos device index ",
               static_cast<int>(device), ": this process has ", static_cast<int>(count),
               count == 1 ? " flagos device (flagos:0)." : " flagos devices, numbered from 0.");

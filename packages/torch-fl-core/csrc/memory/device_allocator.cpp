@@ -68,7 +68,8 @@ c10::DeviceAllocator* device_allocator() {
 
 void register_allocators() {
   c10::SetAllocator(kFlagos, device_allocator());
-  at::setHostAllocator(kFlagos, runtime().pinned_allocator());
+  // (Without a device there is nothing to pin memory for.)
+  if (runtime().device_count() > 0) at::setHostAllocator(kFlagos, runtime().pinned_allocator());
 }
 
 void resize_storage(const c10::Storage& storage, size_t nbytes) {

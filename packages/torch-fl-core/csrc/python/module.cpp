@@ -3,7 +3,6 @@
 #include <ATen/Context.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-#include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/utils/device_lazy_init.h>
 
@@ -11,7 +10,9 @@
 #include "device/delegate/runtime.h"
 #include "device/generator.h"
 #include "device/host/runtime.h"
-#include "routing/observation.h"
+#include "device/unavailable/runtime.h"
+#include "python/bindings.h"
+#include "routing/operator.h"
 
 namespace py = pybind11;
 
@@ -27,6 +28,10 @@ void activate_host(int device_count, size_t memory_limit, bool guard) {
 
 void activate_delegate(const std::string& device_type) {
   activate(delegate::make_runtime(c10::Device(device_type).type()));
+}
+
+void activate_unavailable(const std::string& reason) {
+  activate(unavailable::make_runtime(reason));
 }
 
 void initialize() {
@@ -79,20 +84,6 @@ py::object generator(int64_t device) {
   return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(to_index(device))));
 }
 
-py::list observations() {
-  py::list rows;
-  for (const auto& row : routing::observations()) {
-    rows.append(py::make_tuple(row.name, row.route, row.calls, row.device_ns));
-  }
-  return rows;
-}
-
-// Every function, with PyTorch's translation of C++ exceptions.
-template <class F>
-void def(py::module_& module, const char* name, F&& function) {
-  module.def(name, torch::wrap_pybind_function(std::forward<F>(function)));
-}
-
 }  // namespace
 }  // namespace torch_fl
 
@@ -100,12 +91,17 @@ PYBIND11_MODULE(_C, module) {
   using namespace torch_fl;
   def(module, "activate_host", activate_host);
   def(module, "activate_delegate", activate_delegate);
+  def(module, "activate_unavailable", activate_unavailable);
 
   def(module, "initialize", initialize);
   def(module, "is_initialized", [] { return g_initialized; });
   def(module, "is_in_bad_fork", [] { return torch::utils::is_device_in_bad_fork(kFlagos); });
-  def(module, "register_fork_handler",
-      [] { torch::utils::register_fork_handler_for_device_init(kFlagos); });
+  def(module, "register_fork_handler", [] {
+    torch::utils::register_fork_handler_for_device_init(kFlagos);
+    routing::refuse_after_fork(
+        "Cannot re-initialize flagos in forked subprocess. To use flagos with multiprocessing, you "
+        "must use the 'spawn' start method");
+  });
 
   def(module, "device_count", [] { return static_cast<int>(runtime().device_count()); });
   def(module, "current_device", [] { return static_cast<int>(runtime().current_device()); });
@@ -118,7 +114,5 @@ PYBIND11_MODULE(_C, module) {
       [](int64_t device) { return runtime().memory_info(to_index(device)); });
   def(module, "default_generator", generator);
 
-  def(module, "start_observing", routing::start_observing);
-  def(module, "stop_observing", routing::stop_observing);
-  def(module, "observations", observations);
+  bind_routing(module);
 }

@@ -2,8 +2,10 @@
 // an operator that calls others is timed as a whole and they are only counted.
 #include "routing/observation.h"
 
+#include <cstdio>
 #include <map>
 #include <mutex>
+#include <unordered_map>
 
 #include "device/runtime.h"
 #include "routing/operator.h"
@@ -12,7 +14,7 @@ namespace torch_fl::routing {
 namespace {
 
 struct Interval {
-  Operator* op;
+  Count* count;
   void* start;
   void* end;
   DeviceIndex device;
@@ -27,7 +29,7 @@ thread_local int t_depth = 0;
 void settle(const Interval& interval) {
   auto& current = runtime();
   current.synchronize_event(interval.end);
-  interval.op->device_ns +=
+  interval.count->device_ns +=
       static_cast<int64_t>(current.elapsed_ms(interval.start, interval.end, interval.device) * 1e6);
   current.destroy_event(interval.start, interval.device);
   current.destroy_event(interval.end, interval.device);
@@ -49,33 +51,53 @@ void* record_now(DeviceIndex device) {
   return event;
 }
 
-void observed_boxed(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
-  const Observation observation(op);
-  op.kernel(op, handle, stack);
+std::atomic<bool> g_counting{false};
+std::atomic<bool> g_logging{false};
+
+// Counts by operator and label, made at the first counted call.
+struct Row {
+  Operator* op;
+  const char* label;
+  bool operator==(const Row&) const = default;
+};
+struct RowHash {
+  size_t operator()(const Row& row) const {
+    return std::hash<const void*>()(row.op) ^ (std::hash<const void*>()(row.label) << 1U);
+  }
+};
+
+std::unordered_map<Row, Count, RowHash>& counts() {
+  static auto* all = new std::unordered_map<Row, Count, RowHash>;  // its nodes never move
+  return *all;
 }
 
-void set_observed(bool on) {
-  for (auto& op : operators()) {
-    if (op.set_observed != nullptr) {
-      op.set_observed(on);
-    } else {
-      op.entry.store(on ? &observed_boxed : op.kernel, std::memory_order_relaxed);
-    }
-  }
+Count& count_of(Operator& op, const char* label) {
+  const std::lock_guard<std::mutex> lock(g_mutex);
+  return counts()[{&op, label}];
+}
+
+void log_call(const Operator& op, const char* label) {
+  const auto line =
+      "[flagos dispatch] " + c10::toString(op.handle.operator_name()) + " -> " + label + '\n';
+  std::fputs(line.c_str(), stderr);
 }
 
 }  // namespace
 
-Observation::Observation(Operator& op) : operator_(op) {
-  op.calls.fetch_add(1, std::memory_order_relaxed);
+Observation::Observation(Operator& op, const char* label) : operator_(op) {
+  if (g_logging.load(std::memory_order_relaxed)) log_call(op, label);
+  if (!g_counting.load(std::memory_order_relaxed)) return;
+  count_ = &count_of(op, label);
+  count_->calls.fetch_add(1, std::memory_order_relaxed);
   if (t_depth++ == 0) start_ = record_now(runtime().current_device());
 }
 
 Observation::~Observation() {
+  if (count_ == nullptr) return;
   --t_depth;
   if (start_ == nullptr) return;
   const auto device = runtime().current_device();
-  const Interval interval{&operator_, start_, record_now(device), device};
+  const Interval interval{count_, start_, record_now(device), device};
   if (runtime().query_event(interval.end)) {
     settle(interval);
     return;
@@ -89,31 +111,49 @@ Observation::~Observation() {
   if (full) settle_all();
 }
 
-void start_observing() {
-  for (auto& op : operators()) {
-    op.calls = 0;
-    op.device_ns = 0;
-  }
-  set_observed(true);
+void start_counting() {
+  g_counting = true;
+  set_watched(true);
 }
 
-void stop_observing() { set_observed(false); }
+void stop_counting() {
+  g_counting = false;
+  set_watched(g_logging);
+}
+
+void set_logging(bool on) {
+  g_logging = on;
+  set_watched(on || g_counting);
+}
 
 std::vector<Observed> observations() {
   settle_all();
   std::map<std::pair<std::string, std::string>, Observed> rows;  // one operator, several keys
-  for (auto& op : operators()) {
-    const uint64_t calls = op.calls;
-    if (calls == 0) continue;
-    const auto name = c10::toString(op.handle.operator_name());
-    auto& row = rows[{name, op.route}];
-    row.name = name;
-    row.route = op.route;
-    row.calls += calls;
-    row.device_ns += op.device_ns;
+  {
+    const std::lock_guard<std::mutex> lock(g_mutex);
+    for (const auto& [key, count] : counts()) {
+      const auto name = c10::toString(key.op->handle.operator_name());
+      auto& row = rows[{name, key.label}];
+      row.name = name;
+      row.route = key.label;
+      row.calls += count.calls;
+      row.device_ns += count.device_ns;
+    }
   }
   std::vector<Observed> result;
+  result.reserve(rows.size());
   for (auto& [key, row] : rows) result.push_back(std::move(row));
+  return result;
+}
+
+std::vector<Fallback> fallbacks() {
+  std::vector<Fallback> result;
+  for_each_operator([&](const Operator& op) {
+    if (op.fallback.calls == 0) return;
+    result.push_back({.name = c10::toString(op.handle.operator_name()),
+                      .calls = op.fallback.calls,
+                      .bytes_moved = op.fallback.bytes_moved});
+  });
   return result;
 }
 

@@ -1,5 +1,5 @@
-// Owns: counting what runs, for reports. Off, it costs nothing: operators are switched to a
-// counting entry when observation starts and back when it stops.
+// Owns: counting and logging what runs. Off, it costs nothing: operators are switched to an asking
+// entry when watching starts and back when it stops.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -15,11 +15,20 @@ struct Observed {
   uint64_t calls = 0;
   int64_t device_ns = 0;  // between events around the outermost operators
 };
+struct Fallback {
+  std::string name;
+  uint64_t calls = 0;
+  uint64_t bytes_moved = 0;
+};
 
-FLAGOS_API void start_observing();
-FLAGOS_API void stop_observing();
+FLAGOS_API void start_counting();
+FLAGOS_API void stop_counting();
+// FLAGOS_LOG_DISPATCH: a line on standard error for each call.
+FLAGOS_API void set_logging(bool on);
 
-// Operators called since start_observing(), those still in flight waited for.
+// Operators called while counted, those still in flight waited for. Counts only ever grow.
 FLAGOS_API std::vector<Observed> observations();
+// Calls of the cpu route since activation, counted always.
+FLAGOS_API std::vector<Fallback> fallbacks();
 
 }  // namespace torch_fl::routing

@@ -1,9 +1,12 @@
-// Owns: the operators flagos has installed, and their registrations.
+// Owns: the operators flagos has installed, their registrations, and what their entries point to.
 #include "routing/operator.h"
 
-#include <memory>
+#include <pthread.h>
+
+#include <deque>
+#include <mutex>
 #include <string>
-#include <unordered_set>
+#include <unordered_map>
 #include <vector>
 
 namespace torch_fl::routing {
@@ -21,11 +24,11 @@ class BoxedDispatch final : public c10::OperatorKernel {
   Operator* operator_ = nullptr;
 };
 
-// Kernels are never taken out again: a call under way in another thread may still be in one.
+// Registrations are kept for ever.
 struct Table {
   std::deque<Operator> operators;
   std::vector<c10::RegistrationHandleRAII> registrations;
-  std::unordered_set<std::string> names;
+  std::unordered_map<std::string, Operator*> by_name;
 };
 
 Table& table() {
@@ -37,40 +40,107 @@ std::string row(const c10::OperatorName& name, c10::DispatchKey key) {
   return std::string(c10::toString(key)) + ' ' + name.name + '.' + name.overload_name;
 }
 
-}  // namespace
-
-Operator& install(const c10::OperatorHandle& handle, c10::DispatchKey key, const char* route,
-                  c10::KernelFunction&& kernel) {
-  auto& all = table();
-  all.names.insert(row(handle.operator_name(), key));
-  all.registrations.push_back(c10::Dispatcher::singleton().registerImpl(
-      handle.operator_name(), key, std::move(kernel), std::nullopt, nullptr, "torch_fl"));
-  return all.operators.emplace_back(handle, key, route);
+void asking_boxed(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  run_plan(op, handle, stack);
 }
 
-Operator& install_boxed(const c10::OperatorHandle& handle, c10::DispatchKey key, const char* route,
+std::mutex g_changing;  // whoever computes an entry from the state of an operator
+std::atomic<bool> g_watched{false};
+std::atomic<const char*> g_refusal{nullptr};
+
+void refresh(Operator& op) {
+  const bool direct = !g_watched && op.plan.load() == nullptr && op.scopes.load() == 0;
+  if (op.set_entry != nullptr) {
+    op.set_entry(direct);
+  } else if (op.kernel != nullptr) {
+    op.entry.store(direct ? op.kernel : &asking_boxed, std::memory_order_relaxed);
+  }
+}
+
+void add(Operator& op, c10::KernelFunction&& kernel) {
+  const auto& name = op.handle.operator_name();
+  table().by_name.emplace(row(name, op.key), &op);
+  table().registrations.push_back(c10::Dispatcher::singleton().registerImpl(
+      name, op.key, std::move(kernel), std::nullopt, nullptr, "torch_fl"));
+}
+
+}  // namespace
+
+Operator& install(const c10::OperatorHandle& handle, c10::DispatchKey key, Route own,
+                  c10::KernelFunction&& kernel) {
+  const std::lock_guard<std::mutex> lock(g_changing);
+  auto& op = table().operators.emplace_back(handle, key, own);
+  add(op, std::move(kernel));
+  return op;
+}
+
+Operator& install_boxed(const c10::OperatorHandle& handle, c10::DispatchKey key, Route own,
                         BoxedKernel kernel) {
   auto functor = std::make_unique<BoxedDispatch>();
   auto* dispatch = functor.get();
-  auto& op = table().operators.emplace_back(handle, key, route);
+  const std::lock_guard<std::mutex> lock(g_changing);
+  auto& op = table().operators.emplace_back(handle, key, own);
   op.kernel = kernel;
-  op.entry.store(kernel, std::memory_order_relaxed);
+  refresh(op);
   dispatch->bind(op);
-  table().names.insert(row(handle.operator_name(), key));
-  table().registrations.push_back(c10::Dispatcher::singleton().registerImpl(
-      handle.operator_name(), key, c10::KernelFunction::makeFromBoxedFunctor(std::move(functor)),
-      std::nullopt, nullptr, "torch_fl"));
+  add(op, c10::KernelFunction::makeFromBoxedFunctor(std::move(functor)));
   return op;
 }
 
 bool is_installed(const c10::OperatorName& name, c10::DispatchKey key) {
-  return table().names.count(row(name, key)) > 0;
+  return table().by_name.count(row(name, key)) > 0;
 }
 
 c10::OperatorHandle find(const char* name, const char* overload) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, overload);
 }
 
-std::deque<Operator>& operators() { return table().operators; }
+Operator* find_installed(const c10::OperatorName& name) {
+  const std::lock_guard<std::mutex> lock(g_changing);
+  const auto found = table().by_name.find(row(name, c10::DispatchKey::PrivateUse1));
+  return found == table().by_name.end() ? nullptr : found->second;
+}
+
+void for_each_operator(const std::function<void(Operator&)>& visit) {
+  const std::lock_guard<std::mutex> lock(g_changing);
+  for (auto& op : table().operators) visit(op);
+}
+
+void set_plan(Operator& op, const Plan* plan) {
+  const std::lock_guard<std::mutex> lock(g_changing);
+  op.plan.store(plan, std::memory_order_release);
+  refresh(op);
+}
+
+void add_scope(Operator& op, int count) {
+  const std::lock_guard<std::mutex> lock(g_changing);
+  op.scopes += count;
+  refresh(op);
+}
+
+void set_watched(bool on) {
+  const std::lock_guard<std::mutex> lock(g_changing);
+  g_watched = on;
+  for (auto& op : table().operators) refresh(op);
+}
+
+bool watched() {
+  if (const char* reason = g_refusal.load(std::memory_order_relaxed); C10_UNLIKELY(reason)) {
+    TORCH_CHECK(false, reason);
+  }
+  return g_watched.load(std::memory_order_relaxed);
+}
+
+void refuse_after_fork(const char* reason) {
+  // pthread_atfork gives no arguments. The child has one thread: a lock that another thread of the
+  // parent held stays locked, so none is taken.
+  static const char* told = nullptr;
+  told = reason;
+  pthread_atfork(nullptr, nullptr, [] {
+    g_refusal = told;
+    g_watched = true;
+    for (auto& op : table().operators) refresh(op);
+  });
+}
 
 }  // namespace torch_fl::routing

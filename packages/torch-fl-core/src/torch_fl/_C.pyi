@@ -5,6 +5,7 @@ error that names the device count. A negative index is accepted only where said.
 """
 
 # ruff: noqa: N999  (the name that PyTorch extensions have)
+from collections.abc import Sequence
 from typing import TypedDict
 
 import torch
@@ -24,6 +25,9 @@ def activate_host(device_count: int, memory_limit: int, guard: bool, /) -> None:
 
 def activate_delegate(device_type: str, /) -> None:
     """Makes flagos run on another device of this PyTorch, such as "cuda"."""
+
+def activate_unavailable(reason: str, /) -> None:
+    """Makes flagos a device that is not there: whatever needs it raises RuntimeError(reason)."""
 
 def device_count() -> int:
     """Number of devices. Never raises and starts nothing: 0 when there is none."""
@@ -67,15 +71,56 @@ def default_generator(device: int, /) -> torch.Generator:
 def memory_info(device: int, /) -> tuple[int, int]:
     """(free, total) memory of `device` in bytes."""
 
-def start_observing() -> None:
-    """Counts and times every operator call from here on; what was counted before is dropped."""
+# -- routes
 
-def stop_observing() -> None:
-    """Ends counting. What was counted stays readable until the next `start_observing`."""
+# Route, label, and the operator that carries the kernel.
+_Step = tuple[str, str, str | None]
+# The chains, and which of them each dtype takes; dtypes that are not named take the first.
+_Plan = tuple[Sequence[Sequence[_Step]], Sequence[tuple[torch.dtype, int]]]
+
+class Scope:
+    """Plans that hold for the calls of one thread."""
+
+def operators() -> list[tuple[str, str, bool, bool, bool, bool]]:
+    """Every operator of this process that has a schema.
+
+    Name, own route, then whether it is fixed, made of other operators (CompositeImplicitAutograd),
+    has a kernel on the target, and is composed by PyTorch.
+    """
+
+def set_plan(operator: str, plan: _Plan | None, /) -> None:
+    """Puts a plan in force for all threads; None is the operator's own route.
+
+    ValueError for an operator that cannot be routed.
+    """
+
+def open_scope(plans: Sequence[tuple[str, _Plan | None]], /) -> Scope:
+    """Puts plans in force for the calling thread and the threads that work for it."""
+
+def close_scope(scope: Scope, /) -> None:
+    """Ends a scope, also for the threads that it has followed into."""
+
+def refuse_call() -> None:
+    """Says that the kernel being run by this thread does not support the call; it raises next."""
+
+def set_logging(on: bool, /) -> None:
+    """Prints each call and its route on standard error."""
+
+def set_fallback_rules(forbidden: bool, logged: bool, /) -> None:
+    """Whether the cpu route is an error, and whether it prints a line."""
+
+def start_counting() -> None:
+    """Counts and times every operator call from here on."""
+
+def stop_counting() -> None:
+    """Ends counting. What was counted stays readable."""
 
 def observations() -> list[tuple[str, str, int, int]]:
-    """(operator, route, calls, device time in nanoseconds) since `start_observing`.
+    """(operator, route, calls, device time in nanoseconds), of all calls that were counted.
 
     One entry for each pair of operator and route that was called at least once, in any order.
-    Waits for work whose time is not known yet.
+    Waits for work whose time is not known yet. Counts only ever grow.
     """
+
+def fallbacks() -> list[tuple[str, int, int]]:
+    """(operator, calls, bytes moved) of the cpu route since activation."""

@@ -3,41 +3,88 @@
 from __future__ import annotations
 
 import threading
+from types import ModuleType
 
+from torch_fl import settings
 from torch_fl._compat import autograd_guard, engine_threads, interpreter_exit, torch_binary
 from torch_fl.plugins import selection
-from torch_fl.plugins.spec import DelegateRuntime, HostRuntime
+from torch_fl.plugins.spec import AbiRuntime, DelegateRuntime, HostRuntime, Routes, Runtime
 
 DEVICE = "flagos"
 
 _lock = threading.RLock()
+_registered = False  # a device, once there, is there for good
 _activated = False
 
 
 def activate() -> None:
     """Makes `flagos` this process's PrivateUse1 device. Idempotent and thread-safe.
 
+    A backend that cannot be chosen or started is no error here, but at the device's first use.
+
     Raises RuntimeError when another backend owns PrivateUse1, ImportError when this build does not
-    fit the installed torch, ValueError for a setting that cannot be understood. Nothing has been
-    registered then.
+    fit the installed torch: nothing has been registered then. Raises ValueError for routes and
+    switches that cannot be understood, whenever it is called: the device takes no routes then.
     """
-    global _activated
+    global _registered, _activated
     with _lock:
         if _activated:
             return
-        _refuse_other_owner()
-        runtime = selection.select().runtime()
         extension = torch_binary.load()
+        if not _registered:
+            _register(extension)
+            _registered = True
+        _apply_routes(extension)
+        _activated = True
+
+
+def _register(extension: ModuleType) -> None:
+    _refuse_other_owner()
+    runtime = _start(extension)
+    _claim()  # last of what may fail: a PyTorch that is told of flagos needs it from then on
+    _register_module()
+    interpreter_exit.install()
+    if isinstance(runtime, HostRuntime):
+        engine_threads.install()
+    autograd_guard.install(delegating=isinstance(runtime, DelegateRuntime))
+
+
+def _start(extension: ModuleType) -> Runtime | None:
+    """The chosen backend's runtime, started. Where it cannot be started, the device exists all the
+    same, and its first use raises the reason."""
+    runtime = selection.current().runtime
+    try:
         if isinstance(runtime, HostRuntime):
             extension.activate_host(runtime.devices, runtime.memory_limit, runtime.guard)
-            engine_threads.install()
         elif isinstance(runtime, DelegateRuntime):
             extension.activate_delegate(runtime.device_type)
-        _claim()  # last of what may fail: a PyTorch that is told of flagos needs it from then on
-        _register_module()
-        interpreter_exit.install()
-        autograd_guard.install(delegating=isinstance(runtime, DelegateRuntime))
-        _activated = True
+        elif isinstance(runtime, AbiRuntime):
+            raise NotImplementedError("this core has no loader for plugins with a C ABI yet")
+    except Exception as error:
+        selection.failed(error)
+    failure = selection.current().error
+    if failure is None:
+        return runtime
+    extension.activate_unavailable(failure)
+    return None
+
+
+def _apply_routes(extension: ModuleType) -> None:
+    """Puts in force what the plugin, the configuration and the environment say about operators."""
+    extension.set_fallback_rules(settings.FLAGOS_STRICT.read(), settings.FLAGOS_LOG_FALLBACK.read())
+    if settings.FLAGOS_LOG_DISPATCH.read():
+        extension.set_logging(True)
+    from torch_fl.flaggems import bridge
+
+    bridge.install()
+    plugin = selection.current().plugin
+    routes = plugin.routes() if plugin else None
+    configured = settings.FLAGOS_BACKEND_CONFIG.read() or settings.FLAGOS_OP.read()
+    if not (configured or (routes and routes.defaults)):
+        return  # every operator is on its own route, and nothing need be loaded for that
+    from torch_fl.routing.engine import ENGINE
+
+    ENGINE.start(routes or Routes())
 
 
 def _refuse_other_owner() -> None:

@@ -32,13 +32,32 @@ def activate(device_type: str = TYPE) -> None:
     assert spec is not None
     assert spec.loader is not None
     package = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
-    from torch_fl.plugins import selection
-    from torch_fl.plugins.spec import DelegateRuntime, Plugin
+    from torch_fl.plugins import discovery
 
-    plugin = Plugin(name="pretend", runtime=lambda: DelegateRuntime(device_type))
-    selection.select = lambda: plugin
+    candidate = discovery.Candidate("pretend", None, None, __name__, lambda: _plugin(device_type))
+    discovery.discover = lambda: discovery.Discovery((candidate,), (), ())
     try:
         spec.loader.exec_module(package)
     except BaseException:
         del sys.modules[spec.name]  # as a failed import does
         raise
+
+
+def _plugin(device_type: str) -> object:
+    """A plugin that fits every machine and stands on `device_type`."""
+    from torch_fl.plugins.spec import DelegateRuntime, Detection, Identity, Runtime, hookimpl
+
+    class Plugin:
+        @hookimpl
+        def torch_fl_identity(self) -> Identity:
+            return Identity("pretend", (1, 0))
+
+        @hookimpl
+        def torch_fl_detect(self) -> Detection:
+            return Detection(found=True)
+
+        @hookimpl
+        def torch_fl_runtime(self) -> Runtime:
+            return DelegateRuntime(device_type)
+
+    return Plugin()

@@ -29,7 +29,7 @@ Arena::Arena() : table_(nullptr, [](std::atomic<Segment*>* table) { std::free(ta
         mmap(nullptr, size + kUnit, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (range == MAP_FAILED) continue;
     const auto address = reinterpret_cast<uintptr_t>(range);
-    base_ = reinterpret_cast<char*>((address + kUnit - 1) / kUnit * kUnit);
+    base_ = static_cast<char*>(range) + (address + kUnit - 1) / kUnit * kUnit - address;
     size_ = size;
     // calloc: zero pages that cost nothing until a unit is used.
     table_.reset(static_cast<std::atomic<Segment*>*>(

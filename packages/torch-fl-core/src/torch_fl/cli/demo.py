@@ -155,6 +155,10 @@ def count_correct(model: nn.Module, digits: Digits) -> int:
 def _device(name: str) -> torch.device:
     import torch
 
+    if name.partition(":")[0] == "flagos":
+        from torch_fl.cli.device import activate
+
+        activate()
     try:
         device = torch.device(name)
         torch.empty(1, device=device)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
+import os
 import sys
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, cast
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 class CommandError(Exception):
     """A subcommand cannot do its work; the text says why and what to do about it."""
+
+
+class UsageError(CommandError):
+    """What the user wrote after the command makes no sense; the text says why."""
 
 
 class _Module(Protocol):
@@ -44,6 +48,47 @@ class Command:
 
 COMMANDS = (
     Command(
+        name="info",
+        summary="show versions, backend, devices and settings",
+        module="torch_fl.cli.info",
+        examples=(
+            ("torch-fl info", "what a bug report needs"),
+            ("torch-fl info --json", "the same for programs"),
+        ),
+    ),
+    Command(
+        name="doctor",
+        summary="find out what is wrong and what to do about it",
+        module="torch_fl.cli.doctor",
+        examples=(
+            ("torch-fl doctor", "check everything; exit code 0 when all is well, else 1"),
+            ("torch-fl doctor --time-limit 300", "on a machine that is very slow"),
+            ("torch-fl doctor --json", "every check with its advice, for programs"),
+        ),
+    ),
+    Command(
+        name="routes",
+        summary="show what runs an operator, and what decided that",
+        module="torch_fl.cli.routes",
+        examples=(
+            ("torch-fl routes", "operators that are not on their own route, and how many are"),
+            ("torch-fl routes add.Tensor --dtype int64", "one operator: its route, and why"),
+            ("torch-fl routes '_foreach_*'", "all operators that a pattern of routes files names"),
+            ("torch-fl routes --all | grep conv", "every operator"),
+            ("FLAGOS_OP_mm=cpu torch-fl routes mm", "what a setting would do"),
+        ),
+    ),
+    Command(
+        name="plugins",
+        summary="show what backends there are, and why each is used",
+        module="torch_fl.cli.plugins",
+        examples=(
+            ("torch-fl plugins", "how far each came, and why"),
+            ("torch-fl plugins --verbose", "with the traceback of each that failed"),
+            ("FLAGOS_PLUGIN=host torch-fl plugins", "what a setting would do"),
+        ),
+    ),
+    Command(
         name="demo",
         summary="train a small CNN on handwritten digits and show what ran where",
         module="torch_fl.cli.demo",
@@ -53,14 +98,23 @@ COMMANDS = (
             ("torch-fl demo --epochs 40 --seed 7", "longer, from other random numbers"),
         ),
     ),
+    Command(
+        name="completion",
+        summary="print a script by which a shell completes commands",
+        module="torch_fl.cli.completion",
+        examples=(
+            ('eval "$(torch-fl completion bash)"', "in ~/.bashrc"),
+            ('eval "$(torch-fl completion zsh)"', "in ~/.zshrc, after compinit"),
+            ("torch-fl completion fish | source", "in ~/.config/fish/config.fish"),
+        ),
+    ),
 )
 
 
 def _version() -> str:
-    try:
-        return importlib.metadata.version("torch-fl-core")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown (not installed as a package)"
+    import torch_fl
+
+    return torch_fl.__version__
 
 
 def _epilog(examples: Sequence[tuple[str, str]]) -> str:
@@ -75,7 +129,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=_epilog([command.examples[0] for command in COMMANDS]),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--version", action="version", version=f"torch-fl {_version()}")
+    parser.add_argument("-V", "--version", action="version", version=f"torch-fl {_version()}")
     subparsers = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command")
     for command in COMMANDS:
         subparser = subparsers.add_parser(
@@ -98,9 +152,15 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help(sys.stderr)
         return 2
     try:
-        return int(arguments.run(arguments))
+        status = int(arguments.run(arguments))
+        sys.stdout.flush()
+        return status
     except CommandError as error:
         print(f"torch-fl {arguments.command}: {error}", file=sys.stderr)
+        return 2 if isinstance(error, UsageError) else 1
+    except BrokenPipeError:
+        # Who read it, such as `head`, has seen enough. Python must not try again when it ends.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except KeyboardInterrupt:
         print(f"torch-fl {arguments.command}: interrupted", file=sys.stderr)

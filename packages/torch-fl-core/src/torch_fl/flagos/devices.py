@@ -164,6 +164,8 @@ def _checked(index: int) -> int:
     """`index`, if there is such a device; RuntimeError that names the count otherwise."""
     count = device_count()
     if not 0 <= index < count:
+        if count == 0:
+            _C.initialize()  # says why there is none
         have = f"0 to {count - 1}" if count > 1 else "only 0" if count else "none"
         raise RuntimeError(
             f"Invalid {DEVICE_TYPE} device index {index}: {count} "

@@ -1,38 +1,126 @@
-"""Owns: the words in which a backend describes itself to the core."""
+"""Owns: the plugin API: its version, its hooks, and the one module that a plugin imports.
+
+    from torch_fl.plugins.spec import Detection, HostRuntime, Identity, hookimpl
+
+docs/plugins.md is the guide. Within one major version hooks, fields with defaults and hook
+parameters are only added, and each addition raises the minor version.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+import pluggy
+
+from torch_fl.plugins.declarations import (
+    AbiRuntime,
+    DelegateRuntime,
+    Detection,
+    HostRuntime,
+    Identity,
+    Routes,
+    Runtime,
+)
+
+if TYPE_CHECKING:
+    from torch_fl.plugins.capabilities import (
+        Communicator,
+        CompilePolicy,
+        Profiler,
+        TritonTarget,
+    )
+    from torch_fl.plugins.machine import Machine
+
+__all__ = [
+    "API_VERSION",
+    "PROJECT",
+    "AbiRuntime",
+    "Communicator",
+    "CompilePolicy",
+    "DelegateRuntime",
+    "Detection",
+    "HostRuntime",
+    "Identity",
+    "PluginSpec",
+    "Profiler",
+    "Routes",
+    "Runtime",
+    "TritonTarget",
+    "hookimpl",
+    "hookspec",
+]
 
 
-@dataclass(frozen=True)
-class HostRuntime:
-    """Devices, streams and memory made by the core on CPU memory.
+def __getattr__(name: str) -> object:
+    """The values that no selection needs, made when a plugin asks for them."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from torch_fl.plugins import capabilities
 
-    `devices`: how many, 1 to 64. `memory_limit`: bytes for each device, 0 for all that the machine
-    has. `guard`: device memory faults when touched outside kernels and copies, a debugging aid.
+    return getattr(capabilities, name)
+
+
+API_VERSION = (1, 0)
+PROJECT = "torch_fl"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+class PluginSpec(Protocol):
+    """The hooks. A plugin has the first and `torch_fl_runtime`, and those others that it needs.
+
+    Every hook is called for one plugin alone, never for all of them at once. Before a plugin is
+    chosen only `torch_fl_identity` and `torch_fl_detect` are called.
     """
 
-    devices: int = 1
-    memory_limit: int = 0
-    guard: bool = False
+    @hookspec(firstresult=True)
+    def torch_fl_identity(self) -> Identity:
+        """Who this plugin is. Required."""
 
+    @hookspec(firstresult=True)
+    def torch_fl_detect(self, machine: Machine) -> Detection:
+        """Whether this plugin's hardware is in the machine.
 
-@dataclass(frozen=True)
-class DelegateRuntime:
-    """Devices, streams and memory of a device that this PyTorch already has, such as "cuda"."""
+        Looks at PCI ids and device nodes through `machine`, which is cheap; loads no SDK, imports
+        nothing, starts nothing. It runs in a thread of its own, which is given up after a second.
+        A plugin without this hook is used only when FLAGOS_PLUGIN names it.
+        """
 
-    device_type: str
+    @hookspec(firstresult=True)
+    def torch_fl_runtime(self) -> Runtime:
+        """What devices, streams and memory stand on. Required; called when the plugin is chosen.
 
+        May look at the environment, and raises ValueError for a setting that it does not
+        understand: the message is what the device's first use raises.
+        """
 
-@dataclass(frozen=True)
-class Plugin:
-    """A backend: its name, and how its runtime is found when it has been chosen.
+    @hookspec(firstresult=True)
+    def torch_fl_routes(self) -> Routes:
+        """The routes files in the plugin's wheel."""
 
-    `runtime` may look at the environment and raises ValueError for a setting that it does not
-    understand.
-    """
+    @hookspec(firstresult=True)
+    def torch_fl_target_module(self) -> str:
+        """Name of the module, such as "torch.cuda", that has what device-generic interfaces lack:
+        memory snapshots, memory fractions, pools, external streams, graphs."""
 
-    name: str
-    runtime: Callable[[], HostRuntime | DelegateRuntime]
+    @hookspec(firstresult=True)
+    def torch_fl_triton_target(self) -> TritonTarget:
+        """How Triton kernels are compiled for this device."""
+
+    @hookspec(firstresult=True)
+    def torch_fl_compile_policies(self) -> Sequence[CompilePolicy]:
+        """What the compiler backend must do differently, in the order in which it is done."""
+
+    @hookspec(firstresult=True)
+    def torch_fl_communicator(self) -> Communicator:
+        """The collectives between this plugin's devices."""
+
+    @hookspec(firstresult=True)
+    def torch_fl_profiler(self) -> Profiler:
+        """What traces the devices' activity."""
+
+    @hookspec(firstresult=True)
+    def torch_fl_environment(self) -> Mapping[str, str]:
+        """Lines for reports, such as {"driver": "5.1"}. May load the SDK."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from typing_extensions import Self
 
-__all__ = ["Report", "Row", "report"]
+__all__ = ["Fallback", "Report", "Row", "fallbacks", "report"]
 
 FALLBACK_ROUTE = "cpu"
 
@@ -31,6 +31,27 @@ class Row:
     calls: int
     device_time_s: float
     """Time on the device in seconds, all calls together."""
+    bytes_moved: int = 0
+    """Bytes copied to the CPU and back, on the cpu route."""
+
+
+@dataclass(frozen=True)
+class Fallback:
+    """Calls of one operator that PyTorch's CPU kernel ran on copies, since the process began."""
+
+    operator: str
+    calls: int
+    bytes_moved: int
+
+
+def fallbacks() -> tuple[Fallback, ...]:
+    """All fallbacks since the process began, most bytes first. They are always counted."""
+    rows = (Fallback(*row) for row in _C.fallbacks())
+    return tuple(sorted(rows, key=lambda row: (-row.bytes_moved, row.operator)))
+
+
+def _moved() -> dict[str, int]:
+    return {operator: moved for operator, _, moved in _C.fallbacks()}
 
 
 def _observed() -> dict[tuple[str, str], tuple[int, int]]:
@@ -46,6 +67,7 @@ class Report:
 
     def __init__(self) -> None:
         self._before: dict[tuple[str, str], tuple[int, int]] | None = None
+        self._moved_before: dict[str, int] = {}
         self._rows: tuple[Row, ...] | None = None
 
     def __enter__(self) -> Self:
@@ -54,8 +76,9 @@ class Report:
             raise RuntimeError("A report records one block; make another with report()")
         with _lock:
             if _open == 0:
-                _C.start_observing()
+                _C.start_counting()
             self._before = _observed()
+            self._moved_before = _moved()
             _open += 1
         return self
 
@@ -72,16 +95,22 @@ class Report:
             finally:
                 _open -= 1
                 if _open == 0:
-                    _C.stop_observing()
+                    _C.stop_counting()
 
     def _since_before(self) -> tuple[Row, ...]:
         if self._before is None:
             raise RuntimeError("This report was not started; use it in a with statement")
         rows = []
+        moved = _moved()
         for (operator, route), (calls, ns) in _observed().items():
             calls_before, ns_before = self._before.get((operator, route), (0, 0))
-            if calls > calls_before:
-                rows.append(Row(operator, route, calls - calls_before, (ns - ns_before) / 1e9))
+            if calls == calls_before:
+                continue
+            copied = 0
+            if route == FALLBACK_ROUTE:
+                copied = moved.get(operator, 0) - self._moved_before.get(operator, 0)
+            seconds = (ns - ns_before) / 1e9
+            rows.append(Row(operator, route, calls - calls_before, seconds, copied))
         rows.sort(key=lambda row: (-row.device_time_s, row.operator, row.route))
         return tuple(rows)
 
@@ -94,6 +123,11 @@ class Report:
     def fallbacks(self) -> tuple[Row, ...]:
         """The rows that PyTorch's CPU kernels ran on copies, because no other route could."""
         return tuple(row for row in self.rows if row.route == FALLBACK_ROUTE)
+
+    @property
+    def bytes_moved(self) -> int:
+        """Bytes that fallbacks copied to the CPU and back."""
+        return sum(row.bytes_moved for row in self.rows)
 
     def table(self, limit: int | None = None) -> str:
         """The rows as aligned text, with their sum as the last line.

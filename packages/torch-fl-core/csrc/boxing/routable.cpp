@@ -1,0 +1,93 @@
+// Owns: what the dispatcher says about an operator, in the words of routes.
+#include "boxing/routable.h"
+
+#include <algorithm>
+
+#include "boxing/boxed.h"
+#include "boxing/composites.h"
+#include "device/target.h"
+#include "routing/fallback.h"
+
+namespace torch_fl {
+namespace {
+
+using c10::DispatchKey;
+using routing::Route;
+
+bool has_composition(const c10::OperatorHandle& handle) {
+  return handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
+         handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
+}
+
+// Results of a view share memory with an argument; on another route they would not.
+bool is_view(const c10::FunctionSchema& schema) {
+  return std::any_of(schema.returns().begin(), schema.returns().end(), [](const auto& result) {
+    return result.alias_info() != nullptr && !result.alias_info()->isWrite();
+  });
+}
+
+Routable describe(const c10::OperatorHandle& handle) {
+  const auto& name = handle.operator_name();
+  Routable result;
+  result.name = c10::toString(name);
+  result.composite = has_composition(handle);
+  result.boxing = handle.hasKernelForDispatchKey(target().dense) || boxed_whole(name);
+  if (const auto* op = routing::find_installed(name)) {
+    const bool refusing = op->route == Route::kBoxing && !result.boxing && op->kernel != nullptr;
+    result.own = refusing ? "" : routing::name_of(op->route);
+    result.fixed = op->kernel == nullptr || is_view(handle.schema());
+    return result;
+  }
+  result.fixed = handle.hasKernelForDispatchKey(DispatchKey::PrivateUse1);
+  result.implicit = !result.fixed && !result.boxing && !result.composite &&
+                    handle.hasKernelForDispatchKey(DispatchKey::CompositeImplicitAutograd);
+  if (result.fixed) {
+    result.own = "another package's";
+    return result;
+  }
+  result.fixed = !result.implicit && is_view(handle.schema());
+  if (result.boxing) {
+    result.own = "boxing";
+  } else if (result.composite || result.implicit) {
+    result.own = "composite";
+  }
+  return result;
+}
+
+void composition(routing::Operator&, const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  handle.redispatchBoxed(c10::DispatchKeySet(routing::kComposition), stack);
+}
+
+}  // namespace
+
+std::vector<Routable> routable_operators() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  std::vector<Routable> result;
+  for (const auto& name : dispatcher.getAllOpNames()) {
+    if (const auto handle = dispatcher.findSchema(name)) result.push_back(describe(*handle));
+  }
+  return result;
+}
+
+routing::Operator& routable(const std::string& text) {
+  const auto dot = text.find('.');
+  const c10::OperatorName name(text.substr(0, dot),
+                               dot == std::string::npos ? "" : text.substr(dot + 1));
+  if (auto* op = routing::find_installed(name)) {
+    TORCH_CHECK_VALUE(!describe(op->handle).fixed, "'", text,
+                      "' is the device's own and has one route.");
+    return *op;
+  }
+  const auto handle = c10::Dispatcher::singleton().findSchema(name);
+  TORCH_CHECK_VALUE(handle, "There is no operator '", text, "'.");
+  const auto described = describe(*handle);
+  TORCH_CHECK_VALUE(!described.fixed && !described.implicit, "'", text, "' cannot be routed.");
+  if (described.composite && !described.boxing) {
+    return routing::install_boxed(*handle, DispatchKey::PrivateUse1, Route::kComposite,
+                                  &composition);
+  }
+  return routing::install_boxed(*handle, DispatchKey::PrivateUse1, Route::kBoxing,
+                                &boxed_kernel_of_others);
+}
+
+}  // namespace torch_fl

@@ -1,0 +1,126 @@
+// Owns: carrying out a call on the CPU.
+#include "routing/fallback.h"
+
+#include <ATen/core/jit_type.h>
+#include <ATen/native/CPUFallback.h>
+
+#include <atomic>
+#include <cstdio>
+#include <string>
+
+#include "device/generator.h"
+#include "device/target.h"
+#include "routing/operator.h"
+
+namespace torch_fl::routing {
+namespace {
+
+std::atomic<bool> g_forbidden{false};
+std::atomic<bool> g_logged{false};
+
+size_t flagos_bytes(const c10::IValue& value) {
+  const auto of = [](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.device().type() == kFlagos && tensor.has_storage()
+               ? static_cast<size_t>(tensor.numel()) * tensor.element_size()
+               : size_t{0};
+  };
+  if (value.isTensor()) return of(value.toTensor());
+  size_t bytes = 0;
+  if (value.isTensorList()) {
+    for (const at::Tensor& tensor : value.toTensorVector()) bytes += of(tensor);
+  } else if (value.isOptionalTensorList()) {
+    const auto list = value.toOptionalTensorList();
+    for (size_t i = 0; i < list.size(); ++i) {
+      const std::optional<at::Tensor> tensor = list.get(i);
+      if (tensor) bytes += of(*tensor);
+    }
+  }
+  return bytes;
+}
+
+bool is_optional_generator(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::OptionalType &&
+         type.containedType(0)->kind() == c10::TypeKind::GeneratorType;
+}
+
+// A flagos generator stands on one of the target's; the CPU can draw from it if it is the CPU's own.
+void replace_generator(c10::IValue& value, const c10::Type& type, c10::DeviceIndex device,
+                       const c10::OperatorHandle& handle) {
+  const bool on_cpu = target().type == c10::DeviceType::CPU;
+  if (value.isNone() && on_cpu && is_optional_generator(type)) {
+    value = target_generator(std::nullopt, device);
+  }
+  if (!value.isGenerator() || value.toGenerator().device().type() != kFlagos) return;
+  TORCH_CHECK(on_cpu, "flagos: '", handle.operator_name(),
+              "' cannot fall back to the CPU with a flagos generator, whose numbers the CPU does "
+              "not have. Leave the generator out, or choose another route.");
+  value = target_generator(value.toGenerator(), device);
+}
+
+// Of the first flagos tensor; -1, the current one, if there is none.
+c10::DeviceIndex device_of_call(c10::ArrayRef<c10::IValue> arguments) {
+  for (const auto& value : arguments) {
+    if (value.isTensor() && value.toTensor().defined() &&
+        value.toTensor().device().type() == kFlagos) {
+      return value.toTensor().device().index();
+    }
+  }
+  return -1;
+}
+
+thread_local bool t_falling_back = false;
+
+struct FallingBack {
+  FallingBack() { t_falling_back = true; }
+  ~FallingBack() { t_falling_back = before; }
+  FallingBack(const FallingBack&) = delete;
+  FallingBack& operator=(const FallingBack&) = delete;
+  const bool before = t_falling_back;
+};
+
+}  // namespace
+
+bool falling_back() noexcept { return t_falling_back; }
+
+void set_fallback_rules(FallbackRules rules) {
+  g_forbidden = rules.forbidden;
+  g_logged = rules.logged;
+}
+
+void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  const auto name = c10::toString(handle.operator_name());
+  TORCH_CHECK(!g_forbidden.load(std::memory_order_relaxed), "flagos: '", name,
+              "' would fall back to the CPU, which FLAGOS_STRICT=1 forbids. Give it another route "
+              "(torch_fl.routing.explain('",
+              name,
+              "') shows which there are), or unset "
+              "FLAGOS_STRICT.");
+  if (g_logged.load(std::memory_order_relaxed)) {
+    const auto line = "[flagos cpu_fallback] " + name + '\n';
+    std::fputs(line.c_str(), stderr);
+  }
+  const auto& schema = handle.schema();
+  const size_t base = stack->size() - schema.arguments().size();
+  const auto device = device_of_call(c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  size_t bytes = 0;
+  for (size_t i = base; i < stack->size(); ++i) {
+    auto& value = (*stack)[i];
+    const auto& argument = schema.arguments()[i - base];
+    replace_generator(value, *argument.type(), device, handle);
+    const auto* alias = argument.alias_info();
+    const bool comes_back = alias != nullptr && alias->isWrite();
+    bytes += flagos_bytes(value) * (comes_back ? 2 : 1);
+  }
+  {
+    const FallingBack falling_back;
+    at::native::cpu_fallback(handle, stack, /*error_on_views=*/false, c10::DispatchKey::CPU);
+  }
+  const size_t results = stack->size() - schema.returns().size();
+  for (size_t i = 0; i < schema.returns().size(); ++i) {
+    if (schema.returns()[i].alias_info() == nullptr) bytes += flagos_bytes((*stack)[results + i]);
+  }
+  op.fallback.calls.fetch_add(1, std::memory_order_relaxed);
+  op.fallback.bytes_moved.fetch_add(bytes, std::memory_order_relaxed);
+}
+
+}  // namespace torch_fl::routing

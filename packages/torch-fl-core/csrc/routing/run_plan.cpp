@@ -1,0 +1,92 @@
+// Owns: running a chain: step by step until one carries the call out.
+#include <c10/util/SmallVector.h>
+
+#include <optional>
+#include <sstream>
+
+#include "routing/fallback.h"
+#include "routing/operator.h"
+#include "routing/refusal.h"
+
+namespace torch_fl::routing {
+namespace {
+
+thread_local bool t_refused = false;
+
+// False where the kernel says that it does not support this call.
+bool run_kernel(const c10::OperatorHandle& kernel, torch::jit::Stack* stack) {
+  try {
+    kernel.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+    return true;
+  } catch (...) {
+    if (!std::exchange(t_refused, false)) throw;
+    return false;
+  }
+}
+
+bool run_step(Operator& op, const Step& step, const c10::OperatorHandle& handle,
+              torch::jit::Stack* stack) {
+  std::optional<Observation> observation;
+  if (C10_UNLIKELY(watched())) observation.emplace(op, step.label);
+  switch (step.route) {
+    case Route::kComposite:
+      handle.redispatchBoxed(c10::DispatchKeySet(kComposition), stack);
+      return true;
+    case Route::kCpu:
+      fall_back_to_cpu(op, handle, stack);
+      return true;
+    case Route::kKernel:
+      return run_kernel(*step.kernel, stack);
+    case Route::kCore:
+    case Route::kBoxing:
+      op.kernel(op, handle, stack);
+      return true;
+  }
+  return true;
+}
+
+[[noreturn]] void all_refused(const c10::OperatorHandle& handle, const Chain& chain,
+                              at::ScalarType dtype) {
+  std::ostringstream tried;
+  for (const auto& step : chain) tried << (tried.tellp() > 0 ? ", " : "") << step.label;
+  TORCH_CHECK_NOT_IMPLEMENTED(false, "flagos: no route of '", handle.operator_name(),
+                              "' carries out this call (dtype ", c10::toString(dtype), "): tried ",
+                              tried.str(),
+                              ". Add a route to its chain, such as cpu: ", "torch_fl.routing.set('",
+                              handle.operator_name(), "', '", tried.str(), ", cpu').");
+}
+
+}  // namespace
+
+void refuse_call() noexcept { t_refused = true; }
+
+void run_plan(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  const auto* plan = op.plan_here();
+  if (plan == nullptr) {
+    std::optional<Observation> observation;
+    if (watched()) observation.emplace(op, name_of(op.route));
+    op.kernel(op, handle, stack);
+    return;
+  }
+  const auto& schema = handle.schema();
+  const size_t count = schema.arguments().size();
+  const auto arguments = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - count);
+  const auto dtype = call_dtype(schema, arguments);
+  const auto& chain = plan->chain(dtype);
+  for (const auto& step : chain) {
+    const bool may_go_on = step.route == Route::kKernel && &step != &chain.back();
+    if (!may_go_on) {
+      if (run_step(op, step, handle, stack)) return;
+      break;
+    }
+    // A kernel takes its arguments from the stack before it can refuse.
+    const size_t base = stack->size() - count;
+    const c10::SmallVector<c10::IValue, 8> kept(stack->begin() + base, stack->end());
+    if (run_step(op, step, handle, stack)) return;
+    stack->resize(base);
+    stack->insert(stack->end(), kept.begin(), kept.end());
+  }
+  all_refused(handle, chain, dtype);
+}
+
+}  // namespace torch_fl::routing

@@ -1,0 +1,2 @@
+TORCH: str
+"""The version of torch that the binaries were built for."""

@@ -1,0 +1,1 @@
+"""Owns: FlagGems' Triton kernels as the route `flaggems`."""

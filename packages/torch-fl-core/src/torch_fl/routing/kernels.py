@@ -1,0 +1,181 @@
+"""Owns: kernels that somebody registered as routes: Python functions, by provider and operator.
+
+Each kernel is carried by an operator of its own, of the same schema, in PyTorch's own library
+mechanism: PyTorch converts the arguments and results, and the engine calls it like any operator.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+
+from torch_fl import _C
+from torch_fl.routing import grammar
+from torch_fl.routing.patterns import Operator
+
+__all__ = ["Kernel", "register"]
+
+NAMESPACE: Final = "flagos_kernels"
+
+Function = Callable[..., Any]
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """A function that carries out an operator on flagos tensors, and what it is limited to.
+
+    It is called with the operator's arguments as its schema has them, below autograd, and returns
+    what the operator returns; an operator that writes an argument returns that argument. Returning
+    `NotImplemented` says that this call is not supported: the next route of the chain runs.
+
+    Args:
+        function: the function.
+        dtypes: the only dtypes it is called for, None for all. The dtype of a call is that of its
+            first tensor. A limit stated here costs nothing in the calls that it excludes.
+    """
+
+    function: Function
+    dtypes: frozenset[torch.dtype] | None = None
+
+
+@dataclass(frozen=True)
+class Carried:
+    """A kernel as the engine calls it: the operator that carries it, and its limit."""
+
+    operator: str
+    dtypes: frozenset[torch.dtype] | None
+
+
+Loader = Callable[[], Mapping[str, Function | Kernel]]
+"""Gives the kernels of a provider when they are first needed; raises ImportError for none."""
+
+_lock = threading.RLock()
+_loaders: dict[str, Loader] = {}
+_kernels: dict[str, dict[Operator, Kernel]] = {}
+_absent: dict[str, str] = {}  # why a provider has no kernels
+_carried: dict[tuple[Operator, Function], str] = {}
+_library: torch.library.Library | None = None
+
+
+def register(provider: str, kernels: Mapping[str, Function | Kernel]) -> None:
+    """Makes kernels known as the route `provider`; more can be added later.
+
+    Args:
+        provider: the word for them in chains, such as "mine".
+        kernels: by operator, such as "add.Tensor"; without an overload the unnamed one ("mm").
+
+    Raises:
+        ValueError: the word cannot be a route, or there is no such operator.
+        TypeError: a kernel that cannot be called.
+    """
+    grammar.vocabulary(providers=[provider])
+    found = {Operator.of(name): _kernel(name, kernel) for name, kernel in kernels.items()}
+    for operator in found:
+        _schema(operator)
+    with _lock:
+        _kernels.setdefault(provider, {}).update(found)
+        _absent.pop(provider, None)
+
+
+def register_later(provider: str, load: Loader) -> None:
+    """Makes a provider known whose kernels are loaded when a route first asks for one."""
+    with _lock:
+        _loaders[provider] = load
+
+
+def providers() -> tuple[str, ...]:
+    """The words of all providers."""
+    with _lock:
+        return tuple({**_loaders, **_kernels})
+
+
+def find(provider: str, operator: str) -> Carried | str:
+    """A provider's kernel for an operator, or one sentence on why there is none."""
+    with _lock:
+        _load(provider)
+        if provider in _absent:
+            return _absent[provider]
+        wanted = Operator.of(operator)
+        kernel = _kernels.get(provider, {}).get(wanted)
+        if kernel is None:
+            return f"{provider} has no kernel for it"
+        return Carried(_carry(wanted, kernel.function), kernel.dtypes)
+
+
+def _load(provider: str) -> None:
+    load = _loaders.pop(provider, None)
+    if load is None:
+        return
+    try:
+        register(provider, load())
+    except (Exception, SystemExit) as error:
+        # Whatever a provider's package raises: its kernels are not there, and the chain goes on.
+        _absent[provider] = f"{provider} is not available: {error or type(error).__name__}"
+
+
+def exists(operator: str) -> bool:
+    """Whether this PyTorch has an operator."""
+    try:
+        _schema(Operator.of(operator))
+    except ValueError:
+        return False
+    return True
+
+
+def _kernel(name: str, given: Function | Kernel) -> Kernel:
+    kernel = given if isinstance(given, Kernel) else Kernel(given)
+    if not callable(kernel.function):
+        raise TypeError(f"The kernel of {name!r} must be a function, but is {kernel.function!r}.")
+    return kernel
+
+
+def _schema(operator: Operator) -> torch.FunctionSchema:
+    overload = "" if operator.overload == "default" else operator.overload
+    try:
+        return torch._C._get_schema(operator.name, overload)
+    except RuntimeError:
+        raise ValueError(f"There is no operator {str(operator)!r} in this PyTorch.") from None
+
+
+def _carry(operator: Operator, function: Function) -> str:
+    """The name of the operator that carries `function`, defined now if it was not yet."""
+    global _library
+    known = _carried.get((operator, function))
+    if known:
+        return known
+    if _library is None:
+        _library = torch.library.Library(NAMESPACE, "FRAGMENT")
+    plain = operator.name.partition("::")[2]
+    name = f"{plain}_{len(_carried)}"
+    arguments = str(_schema(operator)).partition("(")[2]
+    _library.define(f"{name}({arguments}")
+    _library.impl(name, _refusable(function), "PrivateUse1")
+    _carried[operator, function] = f"{NAMESPACE}::{name}"
+    return f"{NAMESPACE}::{name}"
+
+
+class _Refused(Exception):
+    """Carries a refusal to the engine, which goes on with the next route."""
+
+
+def _refusable(function: Function) -> Function:
+    @functools.wraps(function)
+    def kernel(*args: Any, **kwargs: Any) -> Any:
+        result = function(*args, **kwargs)
+        if result is NotImplemented:
+            _C.refuse_call()
+            raise _Refused
+        return result
+
+    return kernel
+
+
+def words(aliases: Mapping[str, str], also: Iterable[str] = ()) -> grammar.Words:
+    """The words that chains may use now."""
+    custom = [name for name in (*providers(), *also) if name not in grammar.ROUTES]
+    return grammar.vocabulary(aliases, custom)

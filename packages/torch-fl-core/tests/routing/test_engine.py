@@ -1,0 +1,339 @@
+"""Owns: tests of routes in force: what runs, by which layer, for which thread and dtype."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+import torch_fl
+from torch_fl import _C, routing
+
+X = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+
+
+@pytest.fixture(autouse=True)
+def own_routes() -> Iterator[None]:
+    routing.reset()
+    yield
+    routing.reset()
+
+
+def ran(function: object) -> dict[str, str]:
+    """The routes of the operators that a function runs."""
+    with routing.report() as report:
+        function()  # type: ignore[operator]
+    return {row.operator: row.route for row in report.rows}
+
+
+def x(dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    return X.to("flagos", dtype)
+
+
+@pytest.mark.parametrize("route", ["boxing", "composite", "cpu", "host"])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("mm", lambda a: torch.mm(a, a)),
+        ("add.Tensor", lambda a: torch.add(a, a, alpha=2)),
+        ("relu", torch.relu),
+        ("sum.dim_IntList", lambda a: a.sum(1)),
+        ("cat", lambda a: torch.cat([a, a])),
+        ("native_layer_norm", lambda a: torch.native_layer_norm(a, [2], None, None, 1e-5)),
+        ("index.Tensor", lambda a: a[torch.tensor([1, 0], device=a.device)]),
+        ("_foreach_mul.Scalar", lambda a: torch._foreach_mul([a, a], 2.0)),
+        ("linalg_inv_ex", torch.linalg.inv_ex),
+        ("sort.stable", lambda a: torch.sort(a, stable=True)),
+    ],
+)
+def test_every_route_gives_the_same(name: str, call: object, route: str) -> None:
+    facts = torch_fl.routing.engine.ENGINE.facts()[f"aten::{name}"]
+    overload = name if "." in name else f"{name}.default"
+    if route == "composite" and not facts.composite:
+        with pytest.raises(routing.RouteError, match="PyTorch does not compose it"):
+            routing.set(overload, route)
+        return
+    expected = torch.utils._pytree.tree_leaves(call(X))  # type: ignore[operator]
+    routing.set(overload, route)
+    results: list[object] = []
+    routes = ran(lambda: results.append(call(x())))  # type: ignore[operator]
+    assert routes[f"aten::{name}"] == ("boxing" if route == "host" else route)
+    for result, wanted in zip(torch.utils._pytree.tree_leaves(results), expected, strict=True):
+        assert result.device.type == "flagos"
+        torch.testing.assert_close(result.cpu(), wanted)
+
+
+@pytest.mark.parametrize("route", ["boxing", "composite", "cpu"])
+def test_in_place_and_out_write_what_the_caller_holds(route: str) -> None:
+    for name in ("add_.Tensor", "add.out"):
+        routing.set(name, route if name != "add.out" or route != "composite" else "cpu")
+    a = x()
+    version, data = a._version, a.data_ptr()
+    assert a.add_(1) is a
+    assert (a.data_ptr(), a._version) == (data, version + 1)
+    assert torch.equal(a.cpu(), X + 1)
+    out = torch.empty(0, device="flagos")
+    assert torch.add(a, a, out=out) is out
+    assert torch.equal(out.cpu(), (X + 1) * 2)
+
+
+@pytest.mark.parametrize("route", ["composite", "cpu"])
+def test_autograd_goes_on_above_every_route(route: str) -> None:
+    with routing.use({"mm": route, "relu": route}):
+        w = x().requires_grad_()
+        torch.relu(w @ w).sum().backward()
+    v = X.clone().requires_grad_()
+    torch.relu(v @ v).sum().backward()
+    assert torch.equal(w.grad.cpu(), v.grad)
+
+
+# -- layers and conditions
+
+
+def test_a_dtype_condition_holds_for_its_dtype_alone() -> None:
+    routing.set("add.Tensor[int64, bool]", "cpu")
+    assert ran(lambda: x() + x())["aten::add.Tensor"] == "boxing"
+    assert ran(lambda: x(torch.int64) + x(torch.int64))["aten::add.Tensor"] == "cpu"
+    assert routing.explain("add.Tensor", torch.int64).route == "cpu"
+    assert routing.explain("add.Tensor", torch.float32).route == "boxing"
+
+
+def test_the_dtype_of_a_factory_is_its_argument() -> None:
+    routing.set("arange.start_out[int64]", "cpu")
+    routing.set("linspace[float64]", "cpu")
+    make = lambda dtype: torch.linspace(0, 1, 3, dtype=dtype, device="flagos")  # noqa: E731
+    assert ran(lambda: make(torch.float64))["aten::linspace"] == "cpu"
+    assert "cpu" not in ran(lambda: make(torch.float32)).values()
+
+
+def test_what_is_set_later_wins_and_can_be_taken_back() -> None:
+    routing.set("mm", "cpu")
+    routing.set("*mm", "composite")
+    assert routing.explain("mm.default").route == "cpu", "a name is more specific than a wildcard"
+    routing.set("mm", "boxing")
+    assert routing.explain("mm.default").route == "boxing"
+    routing.set("mm", None)
+    assert routing.explain("mm.default").route == "composite"
+    routing.set("*mm", None)
+    assert routing.explain("mm.default")[0].layer is None
+
+
+def test_default_is_for_all_that_nothing_names() -> None:
+    routing.set({"default": "cpu", "mm": "boxing"})
+    routes = ran(lambda: torch.relu(x() @ x()))
+    assert routes["aten::mm"] == "boxing"
+    assert routes["aten::relu"] == "cpu"
+    assert routes["aten::copy_"] == "boxing", "copies are the device's own"
+
+
+def test_a_wildcard_takes_what_it_can_get() -> None:
+    routing.set("_foreach_*", "composite")
+    a = x()
+    assert ran(lambda: torch._foreach_add([a], 1.0))["aten::_foreach_add.Scalar"] == "composite"
+    assert ran(lambda: torch._foreach_add_([a], 1.0))["aten::_foreach_add_.Scalar"] == "composite"
+
+
+@pytest.mark.parametrize(
+    ("pattern", "chain", "message"),
+    [
+        ("mmm", "cpu", "did you mean 'mm'"),
+        ("mm", "cpx", "did you mean 'cpu'"),
+        ("mm", "cpu, cpu", "already named"),
+        ("mm", "", "expected boxing"),
+        ("mm[int65]", "cpu", "did you mean 'int6'"),
+        ("linear", "cpu", "would lose autograd"),
+        ("empty.memory_format", "cpu", "device's own"),
+        ("view", "cpu", "device's own"),
+        ("mm", "native", "brings no kernels"),
+        ("mm", "flaggems", "does not run Triton"),
+        ("mm = cpu\nadd", "cpu", "control character"),
+    ],
+)
+def test_a_mistake_changes_nothing(pattern: str, chain: str, message: str) -> None:
+    routing.set("relu", "cpu")
+    with pytest.raises(routing.RouteError, match=message):
+        routing.set({"mul.Tensor": "cpu", pattern: chain})
+    assert routing.explain("mul.Tensor").route == "boxing"
+    assert routing.explain("relu.default").route == "cpu"
+    with pytest.raises(routing.RouteError, match=message), routing.use({pattern: chain}):
+        pass
+
+
+# -- chains and Python kernels
+
+
+def test_a_later_route_runs_where_a_kernel_refuses() -> None:
+    calls = []
+
+    def only_small(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        calls.append(a.shape)
+        return NotImplemented if a.shape[0] > 2 else torch.full_like(a, 7)
+
+    routing.set("mm", [only_small, "cpu"])
+    assert (x() @ x()).cpu().unique().tolist() == [7]
+    big = torch.ones(3, 3, device="flagos")
+    with routing.report() as report:
+        assert (big @ big).cpu().unique().tolist() == [3]
+    assert [row.operator for row in report.fallbacks] == ["aten::mm"]
+    assert len(calls) == 2
+
+
+def test_a_chain_that_ends_in_a_refusal_says_so() -> None:
+    routing.set("relu", lambda a: NotImplemented)
+    with pytest.raises(NotImplementedError, match=r"no route of 'aten::relu'.*cpu"):
+        torch.relu(x())
+    assert torch.equal((x() + 1).cpu(), X + 1)
+
+
+def test_what_a_kernel_raises_reaches_the_caller() -> None:
+    def broken(a: torch.Tensor) -> torch.Tensor:
+        raise KeyError("mine")
+
+    routing.set("relu", [broken, "boxing"])
+    with pytest.raises(KeyError, match="mine"):
+        torch.relu(x())
+
+
+def test_a_kernels_limit_excludes_other_dtypes() -> None:
+    kernel = routing.Kernel(lambda a: a * 0 + 5, dtypes=frozenset({torch.float32}))
+    routing.register("mine", {"relu": kernel})
+    routing.set("relu", "mine, boxing")
+    assert torch.relu(x()).cpu().unique().tolist() == [5]
+    assert torch.equal(torch.relu(x(torch.float64)).cpu(), X.double())
+    assert routing.explain("relu.default", torch.float64).route == "boxing"
+    assert routing.explain("relu.default", torch.float32)[0].chain == ("mine", "boxing")
+
+
+def test_a_kernel_sees_flagos_tensors_and_may_write() -> None:
+    seen = []
+
+    def add_one(a: torch.Tensor, other: object, *, alpha: object = 1) -> torch.Tensor:
+        seen.append(a.device.type)
+        return a.copy_(a * 10)
+
+    routing.set("add_.Tensor", add_one)
+    a = x()
+    assert a.add_(a) is a
+    assert torch.equal(a.cpu(), X * 10)
+    assert seen == ["flagos"]
+
+
+def test_registering_refuses_what_cannot_be() -> None:
+    with pytest.raises(ValueError, match="no operator"):
+        routing.register("mine2", {"no_such_op": torch.relu})
+    with pytest.raises(ValueError, match="route that every backend"):
+        routing.register("cpu", {"relu": torch.relu})
+    with pytest.raises(TypeError, match="must be a function"):
+        routing.register("mine3", {"relu": 3})  # type: ignore[dict-item]
+
+
+def test_an_operator_of_somebody_else_can_be_routed() -> None:
+    library = torch.library.Library("routes_test", "DEF")
+    library.define("twice(Tensor x) -> Tensor")
+    library.impl("twice", lambda a: a + a, "CPU")
+    twice = torch.ops.routes_test.twice
+    assert torch.equal(twice(x()).cpu(), X * 2)
+    routing.set("routes_test::twice", "cpu")
+    assert ran(lambda: twice(x()))["routes_test::twice"] == "cpu"
+    routing.set("routes_test::twice", lambda a: a * 3)
+    assert torch.equal(twice(x()).cpu(), X * 3)
+    routing.reset()
+    assert torch.equal(twice(x()).cpu(), X * 2)
+
+
+# -- scopes
+
+
+def test_a_scope_is_for_its_thread_and_can_be_nested() -> None:
+    a = x()
+    elsewhere: list[dict[str, str]] = []
+    with routing.use({"relu": "cpu", "mm": "composite"}):
+        assert ran(lambda: torch.relu(a))["aten::relu"] == "cpu"
+        with routing.use({"relu": "boxing"}):
+            assert ran(lambda: torch.relu(a))["aten::relu"] == "boxing"
+            assert ran(lambda: a @ a)["aten::mm"] == "composite"
+            assert routing.explain("relu.default").route == "boxing"
+        assert ran(lambda: torch.relu(a))["aten::relu"] == "cpu"
+        thread = threading.Thread(target=lambda: elsewhere.append(ran(lambda: torch.relu(a))))
+        thread.start()
+        thread.join()
+    assert elsewhere[0]["aten::relu"] == "boxing"
+    assert ran(lambda: torch.relu(a))["aten::relu"] == "boxing"
+
+
+def test_a_scope_follows_into_autograds_threads() -> None:
+    w = x().requires_grad_()
+    loss = (w @ w).sum()
+    with torch.autograd.set_multithreading_enabled(True), routing.use({"mm": "cpu"}):
+        assert ran(loss.backward)["aten::mm"] == "cpu"
+
+
+def test_a_scope_ends_when_its_block_raises() -> None:
+    with pytest.raises(KeyError), routing.use({"relu": "cpu"}):
+        raise KeyError
+    assert routing.explain("relu.default").route == "boxing"
+    assert ran(lambda: torch.relu(x()))["aten::relu"] == "boxing"
+
+
+def test_a_scope_survives_a_profiler_that_outlives_it() -> None:
+    profiler = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+    with routing.use({"relu": "cpu"}):
+        profiler.start()
+        torch.relu(x())
+    assert ran(lambda: torch.relu(x()))["aten::relu"] == "boxing"
+    profiler.stop()
+    assert any("relu" in event.key for event in profiler.key_averages())
+    with routing.use({"relu": "cpu"}):
+        assert ran(lambda: torch.relu(x()))["aten::relu"] == "cpu"
+
+
+def test_a_scope_is_a_decorator_and_can_be_used_again() -> None:
+    scope = routing.use({"relu": "cpu"})
+
+    @scope
+    def decorated() -> dict[str, str]:
+        return ran(lambda: torch.relu(x()))
+
+    assert decorated()["aten::relu"] == "cpu"
+    with scope, scope:
+        assert routing.explain("relu.default").route == "cpu"
+    assert decorated()["aten::relu"] == "cpu"
+    assert routing.explain("relu.default").route == "boxing"
+
+
+def test_a_closed_scope_no_longer_answers_for_others() -> None:
+    scope = _C.open_scope([("aten::relu", (((("cpu", "cpu", None),),), ()))])
+    _C.close_scope(scope)
+    _C.close_scope(scope)
+    assert ran(lambda: torch.relu(x()))["aten::relu"] == "boxing"
+
+
+# -- counting
+
+
+def test_fallbacks_are_counted_with_their_bytes_also_outside_of_reports() -> None:
+    def moved() -> int:
+        return {row.operator: row.bytes_moved for row in routing.fallbacks()}.get("aten::tanh", 0)
+
+    before = moved()
+    routing.set("tanh", "cpu")
+    torch.tanh(x())
+    assert moved() - before == 2 * X.nbytes, "there and back"
+    with routing.report() as report:
+        torch.tanh(x())
+    assert report.bytes_moved == 2 * X.nbytes
+
+
+def test_random_numbers_on_the_cpu_route_are_the_devices() -> None:
+    torch.manual_seed(5)
+    expected = torch.empty(4, device="flagos").normal_()
+    generator = torch.Generator("flagos").manual_seed(9)
+    given = torch.empty(4, device="flagos").normal_(generator=generator)
+    with routing.use({"normal_": "cpu"}):
+        torch.manual_seed(5)
+        assert torch.equal(torch.empty(4, device="flagos").normal_(), expected)
+        generator.manual_seed(9)
+        again = torch.empty(4, device="flagos").normal_(generator=generator)
+    assert torch.equal(again, given)
