@@ -82,4 +82,5 @@ def advertise(folder: Path) -> str:
     entries = "[torch.backends]\ntorch_fl = torch_fl_entry:autoload\n"
     (info / "entry_points.txt").write_text(entries)
     source = Path(torch_fl_entry.__file__).parent
-    return f"{folder}{os.pathsep}{source}"
+    paths = [str(folder), str(source), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return os.pathsep.join(paths)

@@ -16,6 +16,7 @@ RESERVED_NAMES = frozenset(
     # Routes and words of routes files: a plugin's name is a route's alias there.
     {"boxing", "native", "flaggems", "composite", "cpu", "core", "default", "include", "flagos"}
 )
+HOST = "host"  # the embedded plugin
 LARGEST_PRIORITY = 1000
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")

@@ -10,11 +10,11 @@ from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 from torch_fl import settings
+from torch_fl.plugins.declarations import HOST
 from torch_fl.plugins.records import Record, describe, named, origin, sentence
 
 GROUP = "torch_fl.plugins"
 CORE = "torch-fl-core"
-HOST = "host"
 
 
 class Candidate(NamedTuple):

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from torch_fl import settings
-from torch_fl.plugins.declarations import LARGEST_PRIORITY
-from torch_fl.plugins.discovery import HOST
+from torch_fl.plugins.declarations import HOST, LARGEST_PRIORITY
 from torch_fl.plugins.machine import Machine
 from torch_fl.plugins.spec import API_VERSION, Detection, HostRuntime, Identity, hookimpl
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from torch_fl.plugins.discovery import HOST, Candidate
+from torch_fl.plugins.declarations import HOST
+from torch_fl.plugins.discovery import Candidate
 from torch_fl.plugins.hooks import PluginError
 from torch_fl.plugins.loaded import LoadedPlugin
 from torch_fl.plugins.records import Stage, describe, sentence

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from torch_fl.plugins.discovery import HOST
+from torch_fl.plugins.declarations import HOST
 from torch_fl.plugins.loaded import LoadedPlugin
 
 
