@@ -8,7 +8,8 @@
 namespace torch_fl {
 namespace {
 
-constexpr std::array<std::string_view, 11> kWhole = {
+// Their composition goes wrong on a device that PyTorch does not know by name.
+constexpr std::array<std::string_view, 11> kByDevice = {
     // chooses the implementation (oneDNN, cuDNN, ...) by device
     "aten::convolution",
     "aten::convolution_backward",
@@ -21,10 +22,17 @@ constexpr std::array<std::string_view, 11> kWhole = {
     // compares device names
     "aten::mode.values",
     "aten::mode",
-    // one crossing instead of several, on hot paths
-    "aten::clone",
-    "aten::embedding",
+    // only say that a backend must have them
+    "aten::convolution_overrideable",
+    "aten::convolution_backward_overrideable",
 };
+
+// One crossing instead of several, on hot paths.
+constexpr std::array<std::string_view, 2> kHot = {"aten::clone", "aten::embedding"};
+
+std::string full_name(const c10::OperatorName& name) {
+  return name.overload_name.empty() ? name.name : name.name + '.' + name.overload_name;
+}
 
 constexpr std::array<std::string_view, 4> kReadingGrad = {
     "aten::convolution",
@@ -45,9 +53,12 @@ bool boxed_whole(const c10::OperatorName& name) {
   if (std::string_view(name.name).starts_with(kForeach)) {
     return std::string_view(name.overload_name).find("out") == std::string_view::npos;
   }
-  std::string full = name.name;
-  if (!name.overload_name.empty()) full += '.' + name.overload_name;
-  return std::find(kWhole.begin(), kWhole.end(), full) != kWhole.end();
+  return composes_by_device(name) ||
+         std::find(kHot.begin(), kHot.end(), full_name(name)) != kHot.end();
+}
+
+bool composes_by_device(const c10::OperatorName& name) {
+  return std::find(kByDevice.begin(), kByDevice.end(), full_name(name)) != kByDevice.end();
 }
 
 bool spans_devices(const c10::OperatorName& name) {

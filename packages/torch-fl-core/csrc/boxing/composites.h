@@ -10,6 +10,9 @@ namespace torch_fl {
 // lost when a CompositeImplicitAutograd one is registered.
 bool boxed_whole(const c10::OperatorName& name);
 
+// True for an operator whose composition chooses by device, and goes wrong on flagos.
+bool composes_by_device(const c10::OperatorName& name);
+
 // True for an operator whose tensors may lie on several devices, in groups.
 bool spans_devices(const c10::OperatorName& name);
 

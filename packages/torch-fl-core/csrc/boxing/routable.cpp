@@ -1,7 +1,11 @@
 // Owns: what the dispatcher says about an operator, in the words of routes.
 #include "boxing/routable.h"
 
+#include <ATen/core/enum_tag.h>
+
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 #include "boxing/boxed.h"
 #include "boxing/composites.h"
@@ -15,6 +19,7 @@ using c10::DispatchKey;
 using routing::Route;
 
 bool has_composition(const c10::OperatorHandle& handle) {
+  if (composes_by_device(handle.operator_name())) return false;
   return handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutograd) ||
          handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
@@ -26,12 +31,26 @@ bool is_view(const c10::FunctionSchema& schema) {
   });
 }
 
+// Draws from a generator that no argument names: on the CPU from the CPU's, not from the device's.
+bool draws_in_silence(const c10::OperatorHandle& handle) {
+  const auto& arguments = handle.schema().arguments();
+  return handle.hasTag(at::Tag::nondeterministic_seeded) &&
+         std::none_of(arguments.begin(), arguments.end(),
+                      [](const auto& argument) { return argument.name() == "generator"; });
+}
+
+bool runs_on_cpu(const c10::OperatorHandle& handle, bool composite) {
+  return (composite || handle.hasKernelForDispatchKey(DispatchKey::CPU)) &&
+         !draws_in_silence(handle);
+}
+
 Routable describe(const c10::OperatorHandle& handle) {
   const auto& name = handle.operator_name();
   Routable result;
   result.name = c10::toString(name);
   result.composite = has_composition(handle);
   result.boxing = handle.hasKernelForDispatchKey(target().dense) || boxed_whole(name);
+  result.cpu = runs_on_cpu(handle, result.composite);
   if (const auto* op = routing::find_installed(name)) {
     const bool refusing = op->route == Route::kBoxing && !result.boxing && op->kernel != nullptr;
     result.own = refusing ? "" : routing::name_of(op->route);

@@ -17,6 +17,7 @@ struct Routable {
   bool implicit = false;   // made of other operators, also for autograd: it never reaches a device
   bool boxing = false;     // the target has a kernel
   bool composite = false;  // PyTorch has a composition
+  bool cpu = false;        // the CPU has a kernel, and it would give what the device gives
 };
 
 // Every operator of this process that has a schema.

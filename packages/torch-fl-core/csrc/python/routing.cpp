@@ -72,7 +72,8 @@ struct Scope {
 py::list operators() {
   py::list rows;
   for (const auto& op : routable_operators()) {
-    rows.append(py::make_tuple(op.name, op.own, op.fixed, op.implicit, op.boxing, op.composite));
+    rows.append(
+        py::make_tuple(op.name, op.own, op.fixed, op.implicit, op.boxing, op.composite, op.cpu));
   }
   return rows;
 }
@@ -104,6 +105,9 @@ void bind_routing(py::module_& module) {
         return Scope{open_scope(plans)};
       });
   def(module, "close_scope", [](const Scope& scope) { routing::close_scope(scope.scope); });
+  def(module, "refuse_calls", [](const std::optional<std::string>& reason) {
+    routing::refuse_calls(reason ? routing::intern(*reason) : nullptr);
+  });
   def(module, "refuse_call", [] { routing::refuse_call(); });
 
   def(module, "start_counting", routing::start_counting);

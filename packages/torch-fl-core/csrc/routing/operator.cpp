@@ -49,7 +49,8 @@ std::atomic<bool> g_watched{false};
 std::atomic<const char*> g_refusal{nullptr};
 
 void refresh(Operator& op) {
-  const bool direct = !g_watched && op.plan.load() == nullptr && op.scopes.load() == 0;
+  const bool direct =
+      !g_watched && g_refusal == nullptr && op.plan.load() == nullptr && op.scopes.load() == 0;
   if (op.set_entry != nullptr) {
     op.set_entry(direct);
   } else if (op.kernel != nullptr) {
@@ -131,6 +132,12 @@ bool watched() {
   return g_watched.load(std::memory_order_relaxed);
 }
 
+void refuse_calls(const char* reason) {
+  const std::lock_guard<std::mutex> lock(g_changing);
+  g_refusal = reason;
+  for (auto& op : table().operators) refresh(op);
+}
+
 void refuse_after_fork(const char* reason) {
   // pthread_atfork gives no arguments. The child has one thread: a lock that another thread of the
   // parent held stays locked, so none is taken.
@@ -138,7 +145,6 @@ void refuse_after_fork(const char* reason) {
   told = reason;
   pthread_atfork(nullptr, nullptr, [] {
     g_refusal = told;
-    g_watched = true;
     for (auto& op : table().operators) refresh(op);
   });
 }

@@ -87,12 +87,14 @@ FLAGOS_API void set_plan(Operator& op, const Plan* plan);
 void add_scope(Operator& op, int count);
 // While anything is watched, every call says what it runs (routing/observation.h).
 void set_watched(bool on);
+// From now on every call throws `reason`, until it is null.
+FLAGOS_API void refuse_calls(const char* reason);
 // In a child process after fork(), where the device cannot go on: every call throws `reason`.
 FLAGOS_API void refuse_after_fork(const char* reason);
 
 // -- running
 
-// True while calls are counted or logged. Throws in a forked child.
+// True while calls are counted or logged. Throws while calls are refused.
 bool watched();
 // Runs the chain of this thread's plan for the call on the stack.
 void run_plan(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack* stack);

@@ -81,11 +81,11 @@ _Plan = tuple[Sequence[Sequence[_Step]], Sequence[tuple[torch.dtype, int]]]
 class Scope:
     """Plans that hold for the calls of one thread."""
 
-def operators() -> list[tuple[str, str, bool, bool, bool, bool]]:
+def operators() -> list[tuple[str, str, bool, bool, bool, bool, bool]]:
     """Every operator of this process that has a schema.
 
     Name, own route, then whether it is fixed, made of other operators (CompositeImplicitAutograd),
-    has a kernel on the target, and is composed by PyTorch.
+    has a kernel on the target, is composed by PyTorch, and can run on the CPU.
     """
 
 def set_plan(operator: str, plan: _Plan | None, /) -> None:
@@ -99,6 +99,9 @@ def open_scope(plans: Sequence[tuple[str, _Plan | None]], /) -> Scope:
 
 def close_scope(scope: Scope, /) -> None:
     """Ends a scope, also for the threads that it has followed into."""
+
+def refuse_calls(reason: str | None, /) -> None:
+    """From now on every call on flagos raises RuntimeError(reason), until that is None."""
 
 def refuse_call() -> None:
     """Says that the kernel being run by this thread does not support the call; it raises next."""

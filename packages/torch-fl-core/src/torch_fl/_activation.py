@@ -24,7 +24,7 @@ def activate() -> None:
 
     Raises RuntimeError when another backend owns PrivateUse1, ImportError when this build does not
     fit the installed torch: nothing has been registered then. Raises ValueError for routes and
-    switches that cannot be understood, whenever it is called: the device takes no routes then.
+    switches that cannot be understood, whenever it is called, and so does every use of the device.
     """
     global _registered, _activated
     with _lock:
@@ -34,7 +34,13 @@ def activate() -> None:
         if not _registered:
             _register(extension)
             _registered = True
-        _apply_routes(extension)
+        try:
+            _apply_routes(extension)
+        except ValueError as error:
+            # On other routes than were asked for, the device must not run.
+            extension.refuse_calls(str(error))
+            raise
+        extension.refuse_calls(None)
         _activated = True
 
 

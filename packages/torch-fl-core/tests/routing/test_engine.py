@@ -229,6 +229,78 @@ def test_registering_refuses_what_cannot_be() -> None:
         routing.register("mine3", {"relu": 3})  # type: ignore[dict-item]
 
 
+@pytest.mark.parametrize(
+    ("operator", "kernel", "said"),
+    [
+        ("relu", lambda a: a.cpu(), "a flagos tensor, but returned a cpu tensor"),
+        ("relu", lambda a: None, "a flagos tensor, but returned None"),
+        ("relu", lambda a: (a, a), "a flagos tensor"),
+        ("relu_", lambda a: a + 1, "its argument 'self', which it writes"),
+        ("sort", lambda a, *rest: a, "2 results, but returned 1"),
+    ],
+)
+def test_what_a_kernel_returns_is_checked(operator: str, kernel: object, said: str) -> None:
+    routing.set(f"{operator}.default", kernel)
+    with pytest.raises(TypeError, match=said):
+        getattr(torch, operator)(x(), *([0, False] if operator == "sort" else []))
+
+
+def test_a_function_is_not_for_overloads_with_other_arguments() -> None:
+    routing.set("mm", lambda a, b: a * 0)
+    assert torch.mm(x(), x()).cpu().tolist() == [[0, 0], [0, 0]]
+    out = torch.empty(0, device="flagos")
+    torch.mm(x(), x(), out=out)
+    assert torch.equal(out.cpu(), X @ X)
+
+
+@pytest.mark.parametrize(
+    "pattern", ["default[float32]", "*[float32]", "*::*[float32]", "mm[float32]"]
+)
+def test_a_dtype_condition_may_match_operators_that_nothing_can_run(pattern: str) -> None:
+    routing.set(pattern, "cpu")
+    assert ran(lambda: x() @ x())["aten::mm"] == "cpu"
+    assert ran(lambda: x(torch.float64) @ x(torch.float64))["aten::mm"] == "boxing"
+
+
+def test_the_backends_own_word_cannot_be_a_provider() -> None:
+    with pytest.raises(ValueError, match="backend's own word"):
+        routing.register("host", {"relu": torch.relu})
+    routing.set("mul.Tensor", "host")
+
+
+def test_a_composition_that_only_refuses_is_none() -> None:
+    routing.set("default", "composite, boxing")
+    convolution = torch.nn.Conv2d(1, 1, 2).to("flagos")
+    convolution(torch.randn(1, 1, 4, 4, device="flagos")).sum().backward()
+
+
+def test_random_numbers_stay_the_devices_under_a_wildcard() -> None:
+    torch.manual_seed(3)
+    expected = [torch.randn(3, device="flagos"), torch.randperm(5, device="flagos")]
+    routing.set("*", "cpu")
+    torch.manual_seed(3)
+    got = [torch.randn(3, device="flagos"), torch.randperm(5, device="flagos")]
+    assert all(torch.equal(a, b) for a, b in zip(got, expected, strict=True))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: routing.set(None, "cpu"),
+        lambda: routing.set("mm", [3]),
+        lambda: routing.use("mm"),
+        lambda: routing.explain(None),
+        lambda: routing.explain("mm", "float32"),
+        lambda: routing.Kernel(torch.relu, "float32"),
+        lambda: routing.Kernel(torch.relu, frozenset({"float32"})),
+        lambda: routing.Kernel(3),
+    ],
+)
+def test_arguments_of_a_wrong_type_are_refused(call: object) -> None:
+    with pytest.raises(TypeError, match=r"but (got|is)"):
+        call()  # type: ignore[operator]
+
+
 def test_an_operator_of_somebody_else_can_be_routed() -> None:
     library = torch.library.Library("routes_test", "DEF")
     library.define("twice(Tensor x) -> Tensor")
@@ -301,6 +373,41 @@ def test_a_scope_is_a_decorator_and_can_be_used_again() -> None:
         assert routing.explain("relu.default").route == "cpu"
     assert decorated()["aten::relu"] == "cpu"
     assert routing.explain("relu.default").route == "boxing"
+
+
+def test_blocks_may_end_in_any_order() -> None:
+    first, second = routing.use({"relu": "cpu"}), routing.use({"relu": "composite, cpu"})
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert routing.explain("relu.default")[0].layer == "use"
+    second.__exit__(None, None, None)
+    assert routing.explain("relu.default")[0].layer is None
+    assert ran(lambda: torch.relu(x()))["aten::relu"] == "boxing"
+    with pytest.raises(RuntimeError, match="not entered in this thread"):
+        second.__exit__(None, None, None)
+
+
+def test_a_block_that_threads_share_ends_for_each_alone() -> None:
+    scope = routing.use({"relu": "cpu"})
+    inside, go_on = threading.Event(), threading.Event()
+    seen: list[str] = []
+
+    def other() -> None:
+        with scope:
+            inside.set()
+            go_on.wait(10)
+            seen.append(ran(lambda: torch.relu(x()))["aten::relu"])
+        seen.append(ran(lambda: torch.relu(x()))["aten::relu"])
+
+    thread = threading.Thread(target=other)
+    with scope:
+        thread.start()
+        inside.wait(10)
+    assert ran(lambda: torch.relu(x()))["aten::relu"] == "boxing"
+    go_on.set()
+    thread.join()
+    assert seen == ["cpu", "boxing"]
 
 
 def test_a_closed_scope_no_longer_answers_for_others() -> None:

@@ -74,35 +74,63 @@ def test_a_mistake_is_an_error_at_every_import(variables: dict[str, str], said: 
             else:
                 raise AssertionError("imported")
         import torch
-        assert torch.ones(2, device="flagos").sum().item() == 2
+        try:
+            torch.ones(2, device="flagos")
+        except RuntimeError as error:
+            print(error)
+        assert torch.ones(2).sum().item() == 2
         """,
         TORCH_DEVICE_BACKEND_AUTOLOAD="0",
         **variables,
     )
     assert child.returncode == 0, child.stderr
-    assert child.stdout.count(said) == 2
+    assert child.stdout.count(said) == 3
 
 
-def test_a_broken_file_applies_nothing(tmp_path: Path) -> None:
+def test_with_a_broken_file_nothing_runs_until_it_is_put_right(tmp_path: Path) -> None:
     config = tmp_path / "broken.conf"
     config.write_text("mm = cpu\nadd = cpx\n")
     child = run_child(
-        """
-        import torch
+        f"""
+        import warnings
+        with warnings.catch_warnings(record=True) as said:
+            warnings.simplefilter("always")
+            import torch
+        assert "broken.conf:2:7" in str(said[0].message), said
         try:
-            import torch_fl
-        except ValueError as error:
+            torch.ones(2, device="flagos")
+        except RuntimeError as error:
             assert "broken.conf:2:7" in str(error), error
-        import sys
-        _C = sys.modules["torch_fl._C"]
+        else:
+            raise AssertionError("it ran")
+        open({str(config)!r}, "w").write("mm = cpu\\nadd = cpu\\n")
+        import torch_fl
         x = torch.ones(2, 2, device="flagos")
         x @ x
-        assert _C.fallbacks() == []
+        assert torch_fl.routing.fallbacks()[0].operator == "aten::mm"
         """,
-        TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+        FLAGOS_AUTOLOAD="1",
         FLAGOS_BACKEND_CONFIG=str(config),
     )
     assert child.returncode == 0, child.stderr
+
+
+def test_a_file_may_name_operators_of_a_library_that_comes_later(tmp_path: Path) -> None:
+    config = tmp_path / "later.conf"
+    config.write_text("coming_later::twice = cpu\n")
+    output_of_child(
+        """
+        import torch, torch_fl
+        library = torch.library.Library("coming_later", "DEF")
+        library.define("twice(Tensor x) -> Tensor")
+        library.impl("twice", lambda a: a + a, "CPU")
+        torch_fl.routing.refresh()
+        assert torch_fl.routing.explain("coming_later::twice").route == "cpu"
+        torch.ops.coming_later.twice(torch.ones(2, device="flagos"))
+        assert torch_fl.routing.fallbacks()[0].operator == "coming_later::twice"
+        """,
+        FLAGOS_BACKEND_CONFIG=str(config),
+    )
 
 
 def test_calls_are_logged() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import io
 import os
 import sys
 from dataclasses import dataclass
@@ -151,6 +152,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     if arguments.command is None:
         parser.print_help(sys.stderr)
         return 2
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # an ASCII terminal lacks a sign here and there
     try:
         status = int(arguments.run(arguments))
         sys.stdout.flush()
@@ -161,6 +164,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         # Who read it, such as `head`, has seen enough. Python must not try again when it ends.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except ImportError as error:
+        print(
+            f"torch-fl {arguments.command}: {error}\n`torch-fl doctor` finds out what is wrong.",
+            file=sys.stderr,
+        )
+        return 1
+    except OSError as error:  # such as a full disk behind standard output
+        print(f"torch-fl {arguments.command}: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print(f"torch-fl {arguments.command}: interrupted", file=sys.stderr)

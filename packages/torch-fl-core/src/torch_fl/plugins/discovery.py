@@ -100,18 +100,17 @@ def _installed() -> tuple[list[Candidate], list[Record]]:
     import importlib_metadata
 
     records: list[Record] = []
-    names: dict[str, str] = {}
+    found: dict[str, Any] = {}
     for distribution in importlib_metadata.distributions():
         try:
             # Parsing is most of what entry points cost, and hardly any distribution has the group.
             if GROUP in (distribution.read_text("entry_points.txt") or ""):
-                names.setdefault(_normalized(distribution.name), distribution.name)
+                # Of one that is on sys.path twice, the first is the one that Python imports.
+                found.setdefault(_normalized(distribution.name), distribution)
         except Exception as error:  # one broken distribution does not hide the others
             records.append(_unreadable(distribution, error))
     candidates: list[Candidate] = []
-    for name in names.values():
-        # Of a distribution that is on sys.path twice this is the one that Python imports.
-        distribution = importlib_metadata.distribution(name)
+    for distribution in found.values():
         try:
             candidates += _entries(distribution)
         except Exception as error:

@@ -5,7 +5,7 @@ docs/routing.md is the guide.
 
 from __future__ import annotations
 
-from torch_fl.routing.engine import reset, set, use
+from torch_fl.routing.engine import refresh, reset, set, use
 from torch_fl.routing.errors import RouteError
 from torch_fl.routing.explain import Alternative, Explanation, Explanations, explain
 from torch_fl.routing.kernels import Kernel, register
@@ -22,6 +22,7 @@ __all__ = [
     "Row",
     "explain",
     "fallbacks",
+    "refresh",
     "register",
     "report",
     "reset",

@@ -29,17 +29,26 @@ class Operators:
         for name, overload in self._all:
             self._overloads[name].add(overload)
 
-    def problem(self, entry: Entry) -> RouteError | None:
-        """Why an entry can have no effect; None when it can."""
+    def problem(self, entry: Entry, *, later: bool = True) -> RouteError | None:
+        """Why an entry can have no effect; None when it can.
+
+        `later`: operators of a library that is not imported yet are no mistake.
+        """
         if entry.pattern == DEFAULT:
             return None
         pattern = Pattern(entry.pattern)
         found = self._matching(pattern)
         if not found:
-            return self._unknown(entry, pattern)
+            awaited = later and self._awaited(pattern)
+            return None if awaited else self._unknown(entry, pattern)
         # What takes `out=` has often a kernel where the operator itself has none.
         meant = {operator for operator in found if not operator.overload.endswith("out")} or found
         return _unroutable(entry) if meant <= self._implicit else None
+
+    def _awaited(self, pattern: Pattern) -> bool:
+        """Whether the operators may be those of a library that is imported later."""
+        namespace = pattern.name.partition("::")[0]
+        return not any(name.startswith(f"{namespace}::") for name in self._overloads)
 
     def _matching(self, pattern: Pattern) -> set[Operator]:
         if not pattern.exact_name:

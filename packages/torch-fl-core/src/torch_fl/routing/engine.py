@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ContextDecorator
-from contextvars import ContextVar
 from typing import TYPE_CHECKING, Final
 
 from torch_fl import _C
 from torch_fl.plugins import selection
 from torch_fl.plugins.spec import AbiRuntime, Routes
 from torch_fl.routing import environment, files, kernels, plans
+from torch_fl.routing.checks import Operators
 from torch_fl.routing.errors import RouteError
 from torch_fl.routing.grammar import DEFAULT, Entry, Words, parse_entry, short
-from torch_fl.routing.patterns import Pattern
+from torch_fl.routing.patterns import Operator, Pattern
 from torch_fl.routing.plans import Facts, Plan
 from torch_fl.routing.table import Layer, Table
 
@@ -33,7 +33,16 @@ Chain = str | Function | Iterable[str | Function]
 """A chain as text ("flaggems, cpu"), a function, or routes and functions in turn."""
 
 _log = logging.getLogger("torch_fl.routing")
-_inner: ContextVar[tuple[Layer, ...]] = ContextVar("flagos_routes", default=())
+
+
+class _Inner(threading.local):
+    """The layers of the blocks of `use` that a thread is in, the outermost first."""
+
+    def __init__(self) -> None:
+        self.layers: tuple[Layer, ...] = ()
+
+
+_inner = _Inner()
 
 
 class Engine:
@@ -45,7 +54,9 @@ class Engine:
         self._set: dict[tuple[str, frozenset[str] | None], Entry] = {}
         self._facts: dict[str, Facts] = {}
         self._applied: dict[str, Plan] = {}
-        self._functions = 0
+        self._functions: dict[Function, str] = {}
+        self._operators = Operators((), ())
+        self._split: dict[str, Operator] = {}
 
     # -- what there is
 
@@ -58,16 +69,23 @@ class Engine:
         return kernels.words({chosen.plugin.name: "native" if native else "boxing"})
 
     def facts(self) -> dict[str, Facts]:
-        """All operators of this process. Read anew when operators have been registered since."""
+        """All operators of this process."""
         with self._lock:
-            rows = _C.operators()
-            if len(rows) != len(self._facts):
-                self._facts = {row[0]: Facts(*row) for row in rows}
+            if not self._facts:
+                self.refresh()
             return self._facts
+
+    def refresh(self) -> None:
+        """Reads the operators anew: libraries register theirs when they are imported."""
+        with self._lock:
+            self._facts = {row[0]: Facts(*row) for row in _C.operators()}
+            implicit = (name for name, fact in self._facts.items() if fact.implicit)
+            self._operators = Operators(self._facts, implicit)
+            self._split = {name: plans.operator(name) for name in self._facts}
 
     def table(self) -> Table:
         """The layers that answer in this thread, the earliest first."""
-        return self._table((*self._outer(), *_inner.get()))
+        return self._table((*self._outer(), *_inner.layers))
 
     def _outer(self) -> tuple[Layer, ...]:
         return (*self._below, Layer("set", tuple(self._set.values())))
@@ -84,20 +102,25 @@ class Engine:
         Raises RouteError for the first mistake in them; then nothing has changed.
         """
         with self._lock:
+            self.refresh()
             below: list[Layer] = []
             if routes.defaults is not None:
                 below.append(Layer("plugin", files.load(routes.defaults, words=self.words())))
             profiles = routes.profiles
-            below += environment.layers(self.facts(), words=self.words(), profiles=profiles)
-            self._change(tuple(below), self._set)
+            below += environment.layers(self._facts, words=self.words(), profiles=profiles)
+            for layer in below:
+                self._check(layer)
+            self._change(tuple(below), self._set, self._facts)
 
     def set(self, routes: Mapping[str, Chain | None]) -> None:
         """See `torch_fl.routing.set`."""
         with self._lock:
             changed = dict(self._set)
+            entries = []
             for pattern, chain in routes.items():
                 removing = chain is None
-                entry = self._entry(pattern, "boxing" if chain is None else chain, "routing.set")
+                entry = self._entry(pattern, "cpu" if chain is None else chain, "routing.set")
+                entries.append(entry)
                 changed = {
                     key: other
                     for key, other in changed.items()
@@ -106,119 +129,163 @@ class Engine:
                 }
                 if not removing:
                     changed[entry.pattern, entry.dtypes] = entry
-            self._change(self._below, changed)
+            self._check(Layer("set", tuple(entries)), tuple(changed.values()))
+            self._change(self._below, changed, self._matching(entries))
+
+    def reapply(self) -> None:
+        """See `torch_fl.routing.refresh`."""
+        with self._lock:
+            self.refresh()
+            self._change(self._below, self._set, self._facts)
 
     def reset(self) -> None:
         """See `torch_fl.routing.reset`."""
         with self._lock:
-            self._change(self._below, {})
+            self._change(self._below, {}, self._matching(self._set.values()))
 
     def _change(
         self,
         below: tuple[Layer, ...],
         changed: dict[tuple[str, frozenset[str] | None], Entry],
+        affected: Iterable[str],
     ) -> None:
-        layers = (*below, Layer("set", tuple(changed.values())))
-        table = self._table(layers)
-        wanted = self._plans(table)
-        for name in self._applied.keys() - wanted.keys():
-            _C.set_plan(name, None)
+        table = self._table((*below, Layer("set", tuple(changed.values()))))
+        wanted = {name: self._plan(name, table) for name in affected}
+        before = {name: self._applied.get(name) for name in wanted}
+        try:
+            self._apply(wanted)
+        except Exception:
+            self._apply(before)
+            raise
+        self._below, self._set = below, changed
+
+    def _apply(self, wanted: Mapping[str, Plan | None]) -> None:
         for name, plan in wanted.items():
-            if self._applied.get(name) != plan:
-                _C.set_plan(name, plan)
-        self._below, self._set, self._applied = below, changed, wanted
-
-    def _plans(self, table: Table) -> dict[str, Plan]:
-        if not table.layers:
-            return {}
-        facts = self.facts()
-        self._check(table, facts)
-        found = {}
-        for name, fact in facts.items():
-            if not fact.routable:
+            if self._applied.get(name) == plan:
                 continue
-            plan = plans.plan(fact, table.resolve(name, plans.usable(fact)))
-            if plan is not None:
-                found[name] = plan
-        return found
+            _C.set_plan(name, plan)
+            if plan is None:
+                del self._applied[name]
+            else:
+                self._applied[name] = plan
 
-    def _check(self, table: Table, facts: Mapping[str, Facts]) -> None:
-        """Refuses what can have no effect: unknown operators, and named ones without a route."""
-        implicit = [name for name, fact in facts.items() if fact.implicit]
-        for layer, error in table.problems(facts, implicit):
+    def _plan(self, name: str, table: Table) -> Plan | None:
+        fact = self._facts[name]
+        if not fact.routable:
+            return None
+        return plans.plan(fact, table.resolve(name, plans.usable(fact)))
+
+    def _matching(self, entries: Iterable[Entry]) -> frozenset[str]:
+        """The operators that entries speak about."""
+        patterns = [Pattern(entry.pattern) for entry in entries]
+        if any(pattern.text == DEFAULT for pattern in patterns):
+            return frozenset(self.facts())
+        return frozenset(
+            name
+            for name, operator in self._split.items()
+            if any(pattern.matches(operator) for pattern in patterns)
+        )
+
+    def _check(self, layer: Layer, entries: Collection[Entry] | None = None) -> None:
+        """Refuses what can have no effect: unknown operators, and named ones without a route.
+
+        `entries`: check the routes of these alone.
+        """
+        for entry in layer.entries:
+            error = self._operators.problem(entry) or (
+                self._without_route(entry) if entries is None or entry in entries else None
+            )
+            if error is None:
+                continue
             if layer.name != "plugin":
                 raise error
             # A plugin's file is for several torch versions, which do not have the same operators.
             _log.info("Without effect in this torch: %s", error)
-        for layer in table.layers:
-            for entry in layer.entries:
-                _check_named(entry, facts)
+
+    def _without_route(self, entry: Entry) -> RouteError | None:
+        """A wildcard takes what it can get; a named operator has a route or is a mistake."""
+        pattern = Pattern(entry.pattern)
+        if entry.pattern == DEFAULT or not pattern.exact_name:
+            return None
+        named = [self._facts[name] for name in self._matching([entry])]
+        routable = [fact for fact in named if fact.routable]
+        what = f"{short(entry.pattern)!r}"
+        if routable:
+            offers = [[plans.offer(fact, route) for route in entry.chain] for fact in routable]
+            if any(offered.step for row in offers for offered in row):
+                return None
+            reasons = "; ".join(f"{offered.route}: {offered.reason}" for offered in offers[0])
+            return _error(entry, f"no route of this chain can run {what}: {reasons}")
+        if all(fact.implicit for fact in named):
+            return None
+        return _error(
+            entry,
+            f"{what} cannot be routed: memory, copies and views are the device's own, and so is "
+            f"what another package has registered for flagos",
+        )
 
     def _entry(self, pattern: str, chain: Chain, source: str) -> Entry:
+        if not isinstance(pattern, str):
+            raise TypeError(f"Routes are set by an operator's name, but got {pattern!r}.")
         routes = [chain] if isinstance(chain, str) or callable(chain) else list(chain)
-        named = [
-            route if isinstance(route, str) else self._name(pattern, route) for route in routes
-        ]
-        return parse_entry(pattern, ", ".join(named), source, words=self.words())
+        heading = parse_entry(pattern, "cpu", source, words=self.words())
+        self._know(heading)
+        if problem := self._operators.problem(heading, later=False):
+            raise problem
+        for index, route in enumerate(routes):
+            if not isinstance(route, str):
+                routes[index] = self._name(heading, route)
+        return parse_entry(pattern, ", ".join(map(str, routes)), source, words=self.words())
 
-    def _name(self, pattern: str, function: Function) -> str:
-        """The word for a function that was given as a route."""
-        plain = Pattern(parse_entry(pattern, "boxing", "a route", words=self.words()).pattern)
-        meant = [name for name in self.facts() if _matches(plain, name)]
-        name = getattr(function, "__name__", "function").strip("<>")
-        self._functions += 1
-        word = f"python.{name if name.isidentifier() else 'function'}.{self._functions}"
+    def _know(self, entry: Entry) -> None:
+        """Reads the operators anew where an entry may speak about some that are not known yet."""
+        self.facts()
+        pattern = Pattern(entry.pattern)
+        if not pattern.exact_name or not self._matching([entry]):
+            self.refresh()
+
+    def _name(self, entry: Entry, function: Function) -> str:
+        """The word for a function that was given as a route.
+
+        Without an overload it is for those that do not take `out=`, which other arguments need.
+        """
+        if not callable(function):
+            raise TypeError(f"A route is a word or a function, but got {function!r}.")
+        pattern = Pattern(entry.pattern)
+        meant = [
+            name
+            for name in self._matching([entry])
+            if pattern.overload is not None or not self._split[name].overload.endswith("out")
+        ]
+        word = self._functions.get(function)
+        if word is None:
+            name = getattr(function, "__name__", "function").strip("<>")
+            plain = name if name.isidentifier() else "function"
+            word = self._functions[function] = f"python.{plain}.{len(self._functions) + 1}"
         kernels.register(word, dict.fromkeys(meant, function))
         return word
 
     # -- scopes
 
-    def enter(self, routes: Mapping[str, Chain]) -> tuple[_C.Scope, tuple[Layer, ...]]:
-        """Opens a scope in this thread; returns it and the layers that were there before."""
+    def enter(self, routes: Mapping[str, Chain]) -> tuple[_C.Scope, Layer]:
+        """Opens a scope in this thread."""
         with self._lock:
             entries = tuple(
                 self._entry(pattern, chain, "routing.use") for pattern, chain in routes.items()
             )
             layer = Layer("use", entries)
-            before = _inner.get()
-            facts = self.facts()
-            alone = self._table([layer])
-            self._check(alone, facts)
-            table = self._table((*self._outer(), *before, layer))
-            scoped = []
-            for name, fact in facts.items():
-                usable = plans.usable(fact)
-                if fact.routable and alone.resolve(name, usable).clauses:
-                    scoped.append((name, plans.plan(fact, table.resolve(name, usable))))
-            scope = _C.open_scope(scoped)
-        _inner.set((*before, layer))
-        return scope, before
+            self._check(layer)
+            table = self._table((*self._outer(), *_inner.layers, layer))
+            names = [name for name in self._matching(entries) if self._facts[name].routable]
+            scope = _C.open_scope([(name, self._plan(name, table)) for name in names])
+        _inner.layers = (*_inner.layers, layer)
+        return scope, layer
 
-
-def _matches(pattern: Pattern, name: str) -> bool:
-    return pattern.matches(plans.operator(name))
-
-
-def _check_named(entry: Entry, facts: Mapping[str, Facts]) -> None:
-    """A wildcard takes what it can get; an operator that is named has a route or is a mistake."""
-    pattern = Pattern(entry.pattern)
-    if entry.pattern == DEFAULT or not pattern.exact_name:
-        return
-    named = [fact for name, fact in facts.items() if _matches(pattern, name)]
-    routable = [fact for fact in named if fact.routable]
-    if routable:
-        offers = [[plans.offer(fact, route) for route in entry.chain] for fact in routable]
-        if not any(offered.step for row in offers for offered in row):
-            reasons = "; ".join(f"{offered.route}: {offered.reason}" for offered in offers[0])
-            raise _error(
-                entry, f"no route of this chain can run {short(entry.pattern)!r}: {reasons}"
-            )
-    elif any(not fact.implicit for fact in named):
-        raise _error(
-            entry,
-            f"{short(entry.pattern)!r} cannot be routed: memory, copies and views are the device's "
-            f"own, and so is what another package has registered for flagos",
-        )
+    @staticmethod
+    def leave(scope: _C.Scope, layer: Layer) -> None:
+        """Closes it, whichever was opened after it."""
+        _C.close_scope(scope)
+        _inner.layers = tuple(other for other in _inner.layers if other is not layer)
 
 
 def _error(entry: Entry, problem: str) -> RouteError:
@@ -236,7 +303,8 @@ def set(routes: str | Mapping[str, Chain | None], chain: Chain | None = None) ->
         torch_fl.routing.set("relu", my_function)
         torch_fl.routing.set("mm", None)          # what the configuration says, again
 
-    Calls under way in other threads finish on the route that they began with. An operator that
+    Calls under way in other threads finish on the route that they began with. A function is kept as
+    long as the process lives, so define it once. An operator that
     only PyTorch's own compositions run (`explain` says so) is first registered with PyTorch's
     dispatcher when a route names it: do that before other threads call it.
 
@@ -250,7 +318,18 @@ def set(routes: str | Mapping[str, Chain | None], chain: Chain | None = None) ->
         RouteError: a pattern or route that there is not, with the nearest word; an operator that
             cannot be routed, with the reason. Nothing has changed then.
     """
+    if not isinstance(routes, str | Mapping):
+        raise TypeError(f"set() takes an operator's name or a mapping, but got {routes!r}.")
     ENGINE.set({routes: chain} if isinstance(routes, str) else routes)
+
+
+def refresh() -> None:
+    """Applies all routes anew, also to the operators of libraries imported since.
+
+    A routes file may name operators of a library (`torchvision::nms = cpu`), which exist only when
+    it is imported: after the file was read.
+    """
+    ENGINE.reapply()
 
 
 def reset() -> None:
@@ -265,18 +344,22 @@ class use(ContextDecorator):  # noqa: N801  (it is called like a function)
             loss.backward()                       # also in the threads that autograd uses
 
     Blocks can be nested, the innermost answers first. Other threads are not affected. Also a
-    decorator.
+    decorator. A block belongs to its thread: do not leave it open across an `await` or a `yield`,
+    where other code of the thread would run on its routes.
 
     Raises:
         RouteError: on entering, as `set` does.
     """
 
     def __init__(self, routes: Mapping[str, Chain]) -> None:
+        if not isinstance(routes, Mapping):
+            raise TypeError(f"use() takes a mapping of operators to routes, but got {routes!r}.")
         self._routes = routes
-        self._open: list[tuple[_C.Scope, tuple[Layer, ...]]] = []
+        self._threads = threading.local()
 
     def __enter__(self) -> Self:
-        self._open.append(ENGINE.enter(self._routes))
+        opened = ENGINE.enter(self._routes)
+        self._threads.open = [*getattr(self._threads, "open", ()), opened]
         return self
 
     def __exit__(
@@ -285,6 +368,7 @@ class use(ContextDecorator):  # noqa: N801  (it is called like a function)
         exc_value: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        scope, before = self._open.pop()
-        _C.close_scope(scope)
-        _inner.set(before)
+        if not getattr(self._threads, "open", None):
+            raise RuntimeError("This block of routes was not entered in this thread.")
+        *self._threads.open, (scope, layer) = self._threads.open
+        ENGINE.leave(scope, layer)

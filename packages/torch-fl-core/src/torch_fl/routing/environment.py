@@ -98,6 +98,6 @@ def _patterns(known: Iterable[str]) -> dict[str, frozenset[str]]:
     meanings[DEFAULT].add(DEFAULT)
     for operator in map(Operator.of, known):
         for pattern in (operator.name, operator.full):
-            plain = pattern.removeprefix(NAMESPACE)
-            meanings[plain.replace("::", "__").replace(".", "__")].add(pattern)
+            for written in {pattern, pattern.removeprefix(NAMESPACE)}:
+                meanings[written.replace("::", "__").replace(".", "__")].add(pattern)
     return {name: frozenset(patterns) for name, patterns in meanings.items()}

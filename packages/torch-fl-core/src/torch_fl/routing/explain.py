@@ -108,6 +108,10 @@ def explain(operator: str, dtype: torch.dtype | None = None) -> Explanations:
     Raises:
         RouteError: there is no such operator; names the nearest.
     """
+    if not isinstance(operator, str):
+        raise TypeError(f"operator must be a name such as 'add.Tensor', but is {operator!r}.")
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        raise TypeError(f"dtype must be a torch.dtype, but is {dtype!r}.")
     facts = ENGINE.facts()
     pattern = Pattern(operator if "::" in operator else f"aten::{operator}")
     named = [fact for name, fact in facts.items() if pattern.matches(Operator.of(name))]

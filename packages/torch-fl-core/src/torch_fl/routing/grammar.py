@@ -233,7 +233,9 @@ def _dtypes(line: Scanner) -> frozenset[str] | None:
 
 
 def _chain(line: Scanner, words: Words) -> tuple[str, ...]:
-    chain = _list(line, "route", words, alternatives(words))
+    # (Functions that were set as routes have words too, which nobody writes.)
+    shown = [word for word in words if not word.startswith("python.")]
+    chain = _list(line, "route", words, alternatives(shown))
     line.end("',' and a route, or the end of the line")
     return chain
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 import torch
 
 from torch_fl import _C
+from torch_fl.plugins import selection
 from torch_fl.routing import grammar
 from torch_fl.routing.patterns import Operator
 
@@ -41,6 +42,16 @@ class Kernel:
 
     function: Function
     dtypes: frozenset[torch.dtype] | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(f"A kernel is a function, but got {self.function!r}.")
+        if self.dtypes is None:
+            return
+        given: Any = self.dtypes
+        if isinstance(given, str) or not all(isinstance(x, torch.dtype) for x in given):
+            raise TypeError(f"dtypes are torch.dtype objects, but got {self.dtypes!r}.")
+        object.__setattr__(self, "dtypes", frozenset(self.dtypes))
 
 
 @dataclass(frozen=True)
@@ -74,6 +85,9 @@ def register(provider: str, kernels: Mapping[str, Function | Kernel]) -> None:
         TypeError: a kernel that cannot be called.
     """
     grammar.vocabulary(providers=[provider])
+    plugin = selection.current().plugin
+    if plugin is not None and provider == plugin.name:
+        raise ValueError(f"{provider!r} is the backend's own word for a route; use another name.")
     found = {Operator.of(name): _kernel(name, kernel) for name, kernel in kernels.items()}
     for operator in found:
         _schema(operator)
@@ -128,10 +142,9 @@ def exists(operator: str) -> bool:
 
 
 def _kernel(name: str, given: Function | Kernel) -> Kernel:
-    kernel = given if isinstance(given, Kernel) else Kernel(given)
-    if not callable(kernel.function):
-        raise TypeError(f"The kernel of {name!r} must be a function, but is {kernel.function!r}.")
-    return kernel
+    if not isinstance(given, Kernel) and not callable(given):
+        raise TypeError(f"The kernel of {name!r} must be a function, but is {given!r}.")
+    return given if isinstance(given, Kernel) else Kernel(given)
 
 
 def _schema(operator: Operator) -> torch.FunctionSchema:
@@ -154,7 +167,7 @@ def _carry(operator: Operator, function: Function) -> str:
     name = f"{plain}_{len(_carried)}"
     arguments = str(_schema(operator)).partition("(")[2]
     _library.define(f"{name}({arguments}")
-    _library.impl(name, _refusable(function), "PrivateUse1")
+    _library.impl(name, _checked(operator, function), "PrivateUse1")
     _carried[operator, function] = f"{NAMESPACE}::{name}"
     return f"{NAMESPACE}::{name}"
 
@@ -163,16 +176,59 @@ class _Refused(Exception):
     """Carries a refusal to the engine, which goes on with the next route."""
 
 
-def _refusable(function: Function) -> Function:
+def _checked(operator: Operator, function: Function) -> Function:
+    """`function`, whose refusal reaches the engine, and whose results are what the schema says."""
+    schema = _schema(operator)
+    returns = schema.returns
+    written = [_written(schema, result) for result in returns]
+    names = [argument.name for argument in schema.arguments]
+
     @functools.wraps(function)
     def kernel(*args: Any, **kwargs: Any) -> Any:
         result = function(*args, **kwargs)
         if result is NotImplemented:
             _C.refuse_call()
             raise _Refused
+        results = result if len(returns) > 1 and isinstance(result, tuple | list) else (result,)
+        if len(results) != max(len(returns), 1):
+            raise _wrong(operator, function, f"{len(returns)} results", f"{len(results)}")
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        for value, what, name in zip(results, returns, written, strict=False):
+            if name is not None and value is not given.get(name):
+                raise _wrong(operator, function, _argument(name), "another")
+            if str(what.type) != "Tensor":
+                continue
+            if not isinstance(value, torch.Tensor) or value.device.type != "flagos":
+                raise _wrong(operator, function, "a flagos tensor", _described(value))
         return result
 
     return kernel
+
+
+def _written(schema: torch.FunctionSchema, result: Any) -> str | None:
+    """The argument that a result is, of an operator that writes it."""
+    if result.alias_info is None or not result.alias_info.is_write:
+        return None
+    for argument in schema.arguments:
+        alias = argument.alias_info
+        if alias is not None and alias.before_set & result.alias_info.before_set:
+            return str(argument.name)
+    return None
+
+
+def _argument(name: str) -> str:
+    return f"its argument {name!r}, which it writes"
+
+
+def _described(value: object) -> str:
+    return f"a {value.device} tensor" if isinstance(value, torch.Tensor) else repr(value)[:60]
+
+
+def _wrong(operator: Operator, function: Function, wanted: str, got: str) -> TypeError:
+    name = getattr(function, "__name__", repr(function))
+    return TypeError(
+        f"The kernel {name!r} of '{operator}' must return {wanted}, but returned {got}."
+    )
 
 
 def words(aliases: Mapping[str, str], also: Iterable[str] = ()) -> grammar.Words:

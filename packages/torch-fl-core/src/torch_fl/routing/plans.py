@@ -35,6 +35,7 @@ class Facts:
     implicit: bool
     boxing: bool
     composite: bool
+    cpu: bool
 
     @property
     def routable(self) -> bool:
@@ -78,7 +79,8 @@ def name_of(dtype: torch.dtype) -> str:
 def offer(facts: Facts, route: str) -> Offer:
     """What a route has for an operator."""
     if route == "cpu":
-        return Offer(route, ("cpu", "cpu", None))
+        reason = "" if facts.cpu else "the CPU has no kernel for it, or not from the same numbers"
+        return Offer(route, ("cpu", "cpu", None) if facts.cpu else None, reason)
     if route == "boxing":
         reason = "" if facts.boxing else "the target has no kernel of its own for it"
         return Offer(route, ("boxing", "boxing", None) if facts.boxing else None, reason)
@@ -100,10 +102,16 @@ def usable(facts: Facts) -> Usable:
 
 def chain(facts: Facts, clause: Clause | None, dtype: torch.dtype | None) -> Chain:
     """The steps of calls in one dtype, by the clause that answers for it; never empty."""
-    own = (facts.own, facts.own, None)
+    own = _own(facts)
     if clause is None:
         return (own,)
     return tuple(_until_certain(facts, clause, dtype)) or (own,)
+
+
+def _own(facts: Facts) -> Step:
+    # (What nothing can run is installed as boxing, which says so.)
+    route = facts.own or "boxing"
+    return (route, route, None)
 
 
 def _until_certain(facts: Facts, clause: Clause, dtype: torch.dtype | None) -> Iterator[Step]:
@@ -118,16 +126,24 @@ def _until_certain(facts: Facts, clause: Clause, dtype: torch.dtype | None) -> I
 
 def plan(facts: Facts, resolution: Resolution) -> Plan | None:
     """The plan of an operator; None where it does what it would without one."""
-    chains: dict[Chain, int] = {}
-    rest = chain(facts, resolution.clause(None), None)
-    chains[rest] = 0
+    chains: dict[Chain, int] = {chain(facts, resolution.clause(None), None): 0}
     by_dtype = []
-    for dtype in TORCH_DTYPES:
+    for dtype in _distinguished(facts, resolution):
         steps = chain(facts, resolution.clause(name_of(dtype)), dtype)
         number = chains.setdefault(steps, len(chains))
         if number:
             by_dtype.append((dtype, number))
-    own = ((facts.own, facts.own, None),)
-    if tuple(chains) == (own,):
+    if tuple(chains) == ((_own(facts),),):
         return None
     return tuple(chains), tuple(by_dtype)
+
+
+def _distinguished(facts: Facts, resolution: Resolution) -> Iterator[torch.dtype]:
+    """The dtypes in which calls may go another way than in all others."""
+    named: set[str] = set()
+    limits: set[torch.dtype] = set()
+    for clause in resolution.clauses:
+        named |= clause.dtypes or frozenset()
+        for route in clause.chain:
+            limits |= offer(facts, route).dtypes or frozenset()
+    return (dtype for dtype in TORCH_DTYPES if dtype in limits or name_of(dtype) in named)
