@@ -5,6 +5,7 @@
 #include <ATen/core/jit_type.h>
 #include <ATen/ops/_nested_tensor_size_native.h>
 
+#include <optional>
 #include <string_view>
 
 #include "boxing/composites.h"
@@ -12,6 +13,7 @@
 #include "device/generator.h"
 #include "device/kernel_scope.h"
 #include "routing/fallback.h"
+#include "routing/observation.h"
 #include "routing/operator.h"
 
 namespace torch_fl {
@@ -187,6 +189,11 @@ void run_unknown(const c10::OperatorHandle& handle, DispatchKey key, torch::jit:
 
 template <DispatchKey kKey>
 void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
+  std::optional<routing::Observation> observation;
+  if (C10_UNLIKELY(routing::watched())) {
+    observation.emplace(routing::bystander(handle, kKey),
+                        routing::name_of(routing::Route::kBoxing));
+  }
   run_unknown(handle, kKey, stack);
 }
 

@@ -1,6 +1,8 @@
 // Owns: counting and logging what runs. Off, it costs nothing: operators are switched to an asking
 // entry when watching starts and back when it stops.
 #pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -20,6 +22,12 @@ struct Fallback {
   uint64_t calls = 0;
   uint64_t bytes_moved = 0;
 };
+
+struct Operator;
+
+// The row of an operator that has no entry of its own, since it is another library's and nobody
+// routed it: what runs it says so itself.
+Operator& bystander(const c10::OperatorHandle& handle, c10::DispatchKey key);
 
 FLAGOS_API void start_counting();
 FLAGOS_API void stop_counting();

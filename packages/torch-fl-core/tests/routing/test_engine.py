@@ -307,6 +307,7 @@ def test_an_operator_of_somebody_else_can_be_routed() -> None:
     library.impl("twice", lambda a: a + a, "CPU")
     twice = torch.ops.routes_test.twice
     assert torch.equal(twice(x()).cpu(), X * 2)
+    assert ran(lambda: twice(x()))["routes_test::twice"] == "boxing"
     routing.set("routes_test::twice", "cpu")
     assert ran(lambda: twice(x()))["routes_test::twice"] == "cpu"
     routing.set("routes_test::twice", lambda a: a * 3)
