@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ContextDecorator
 from typing import TYPE_CHECKING, Final
 
@@ -81,7 +81,7 @@ class Engine:
             self._facts = {row[0]: Facts(*row) for row in _C.operators()}
             implicit = (name for name, fact in self._facts.items() if fact.implicit)
             self._operators = Operators(self._facts, implicit)
-            self._split = {name: plans.operator(name) for name in self._facts}
+            self._split = {name: Operator.of(name) for name in self._facts}
 
     def table(self) -> Table:
         """The layers that answer in this thread, the earliest first."""
@@ -129,7 +129,8 @@ class Engine:
                 }
                 if not removing:
                     changed[entry.pattern, entry.dtypes] = entry
-            self._check(Layer("set", tuple(entries)), tuple(changed.values()))
+            added = (entry for entry in entries if entry in changed.values())
+            self._check(Layer("set", tuple(added)))
             self._change(self._below, changed, self._matching(entries))
 
     def reapply(self) -> None:
@@ -186,15 +187,10 @@ class Engine:
             if any(pattern.matches(operator) for pattern in patterns)
         )
 
-    def _check(self, layer: Layer, entries: Collection[Entry] | None = None) -> None:
-        """Refuses what can have no effect: unknown operators, and named ones without a route.
-
-        `entries`: check the routes of these alone.
-        """
+    def _check(self, layer: Layer) -> None:
+        """Refuses what can have no effect: unknown operators, and named ones without a route."""
         for entry in layer.entries:
-            error = self._operators.problem(entry) or (
-                self._without_route(entry) if entries is None or entry in entries else None
-            )
+            error = self._operators.problem(entry) or self._without_route(entry)
             if error is None:
                 continue
             if layer.name != "plugin":

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -231,7 +231,7 @@ def _wrong(operator: Operator, function: Function, wanted: str, got: str) -> Typ
     )
 
 
-def words(aliases: Mapping[str, str], also: Iterable[str] = ()) -> grammar.Words:
+def words(aliases: Mapping[str, str]) -> grammar.Words:
     """The words that chains may use now."""
-    custom = [name for name in (*providers(), *also) if name not in grammar.ROUTES]
+    custom = [name for name in providers() if name not in grammar.ROUTES]
     return grammar.vocabulary(aliases, custom)

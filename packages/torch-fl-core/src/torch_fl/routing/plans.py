@@ -13,7 +13,6 @@ import torch
 
 from torch_fl.routing import kernels
 from torch_fl.routing.grammar import DTYPES
-from torch_fl.routing.patterns import Operator
 from torch_fl.routing.table import Clause, Resolution
 
 Step = tuple[str, str, str | None]
@@ -64,11 +63,6 @@ TORCH_DTYPES = tuple(
     for name in dict.fromkeys(DTYPES.values())
     if isinstance(found := getattr(torch, name, None), torch.dtype)
 )
-
-
-def operator(name: str) -> Operator:
-    """An operator's two names, of what the dispatcher calls it."""
-    return Operator.of(name)
 
 
 def name_of(dtype: torch.dtype) -> str:
