@@ -1,12 +1,12 @@
 """Owns: the core on a machine with an NVIDIA GPU and its own torch: build, unit tests, a first look
-at the delegating runtime.
+at the delegating runtime and at FlagGems' kernels as routes (where flag_gems is installed).
 
     python ci/hardware/cuda_core.py OUTPUT_FOLDER
 
 Builds and installs the core against the installed torch, under build/; the host backend's own
 tests run with the GPU hidden, as on a machine without one. Writes one JSON file per step to
-OUTPUT_FOLDER (build.json, unit.json, op_db.json, delegate.json). A step whose file says that it
-succeeded is not run again. What this machine's torch is, stands in every file.
+OUTPUT_FOLDER (build.json, delegate.json, flaggems.json, op_db.json, unit.json). A step whose file
+says that it succeeded is not run again. What this machine's torch is, stands in every file.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import platform
 import subprocess
 import sys
 import time
+import venv
 from collections.abc import Callable
 from datetime import date
 from pathlib import Path
@@ -24,17 +25,18 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 CORE = ROOT / "packages/torch-fl-core"
 BUILD = ROOT / "build/hardware"
-SITE = ROOT / "build/hardware-site"
+VENV = ROOT / "build/hardware-venv"
+PYTHON = str(VENV / "bin/python")
 
-# Run in a process of its own: activation is once per process, and the default backend is the host.
-DELEGATE = """
+# Run in processes of their own: activation is once per process, and the default is the host.
+ON_CUDA = """
 import sys, importlib, importlib.util, json
 import torch
 spec = importlib.util.find_spec("torch_fl")
 package = importlib.util.module_from_spec(spec)
 sys.modules["torch_fl"] = package
 from torch_fl.plugins import discovery
-from torch_fl.plugins.spec import DelegateRuntime, Detection, Identity, hookimpl
+from torch_fl.plugins.spec import DelegateRuntime, Detection, Identity, TritonTarget, hookimpl
 class Plugin:
     @hookimpl
     def torch_fl_identity(self): return Identity("cuda", (1, 0))
@@ -42,9 +44,16 @@ class Plugin:
     def torch_fl_detect(self): return Detection(found=True)
     @hookimpl
     def torch_fl_runtime(self): return DelegateRuntime("cuda")
+    @hookimpl
+    def torch_fl_triton_target(self): return TritonTarget("cuda", cuda_like=True)
 cuda = discovery.Candidate("cuda", None, None, "here", Plugin)
 discovery.discover = lambda: discovery.Discovery((cuda,), (), ())
 spec.loader.exec_module(package)
+"""
+
+DELEGATE = (
+    ON_CUDA
+    + """
 import torch.nn.functional as F
 torch.backends.cuda.matmul.allow_tf32 = False
 torch.backends.cudnn.allow_tf32 = False
@@ -94,12 +103,106 @@ for name, call in {
         checks[name] = "cuda" not in str(error).lower().split("cuda kernel errors")[0]
 print("RESULT " + json.dumps(checks))
 """
+)
+
+
+FLAGGEMS = (
+    ON_CUDA
+    + """
+import time
+from torch import nn
+import torch.nn.functional as F
+from torch_fl import routing
+torch.backends.cuda.matmul.allow_tf32 = False
+
+def floats(*shape): return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
+x, y, cube = floats(64, 48), floats(48, 32), floats(4, 16, 8)
+calls = {
+    "mm": (lambda a, b: a @ b, x, y),
+    "addmm": (lambda a, b: torch.addmm(b[0], a, b), x, y),
+    "bmm": (lambda a: torch.bmm(a, a.transpose(1, 2)), cube),
+    "add.Tensor": (lambda a: a + a, x),
+    "add_.Tensor": (lambda a: a.clone().add_(a), x),
+    "mul.Tensor": (lambda a: a * a, x),
+    "relu": (torch.relu, x),
+    "gelu": (F.gelu, x),
+    "silu": (F.silu, x),
+    "exp": (torch.exp, x),
+    "_softmax": (lambda a: a.softmax(-1), x),
+    "_log_softmax": (lambda a: a.log_softmax(-1), x),
+    "native_layer_norm": (lambda a: F.layer_norm(a, (48,)), x),
+    "sum.dim_IntList": (lambda a: a.sum(1), x),
+    "mean.dim": (lambda a: a.mean(1), x),
+    "amax": (lambda a: a.amax(1), x),
+    "where.self": (lambda a: torch.where(a > 0, a, -a), x),
+    "cat": (lambda a: torch.cat([a, a]), x),
+    "index_select": (lambda a: a.index_select(0, torch.arange(3, device=a.device)), x),
+    "cumsum": (lambda a: a.cumsum(0), x),
+    "topk": (lambda a: a.topk(5, 1).values, x),
+    "sort": (lambda a: a.sort(1).values, x),
+    "embedding": (lambda w: F.embedding(torch.arange(9, device=w.device), w), x),
+}
+rows = {}
+for name, (call, *inputs) in calls.items():
+    begin = time.monotonic()
+    row = rows[name] = {}
+    try:
+        expected = call(*(a.cuda() for a in inputs)).cpu()
+        with routing.use({name: "flaggems"}), routing.report() as report:
+            result = call(*(a.to("flagos") for a in inputs))
+        row["route"] = sorted({r.route for r in report.rows if name in r.operator})
+        row["device"] = str(result.device)
+        row["error"] = (result.cpu() - expected).abs().max().item()
+        row["ok"] = (row["error"] < 1e-3 and "flaggems" in row["route"]
+                     and row["device"] == "flagos:0")
+    except Exception as error:
+        row["ok"], row["said"] = False, f"{type(error).__name__}: {error}"[:600]
+    row["s"] = round(time.monotonic() - begin, 2)
+
+def train():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.LayerNorm(96), nn.Linear(96, 10))
+    model.to("flagos")
+    optimizer = torch.optim.AdamW(model.parameters(), 1e-2, foreach=False)
+    inputs, labels = floats(128, 64).to("flagos"), (torch.arange(128) % 10).to("flagos")
+    losses = []
+    for _ in range(20):
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(inputs), labels)
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+begin = time.monotonic()
+boxed = train()
+training = {"boxing": boxed[-1]}
+try:
+    # (Matrix products are shown above. FlagGems tunes them for minutes for each shape.)
+    routing.set({"default": "flaggems, boxing", "mm": "boxing", "addmm": "boxing"})
+    with routing.report() as report:
+        losses = train()
+    training |= {
+        "flaggems": losses[-1],
+        "operators": sorted({r.operator for r in report.rows if r.route == "flaggems"}),
+        "boxed_operators": sorted({r.operator for r in report.rows if r.route == "boxing"}),
+        "ok": abs(losses[0] - boxed[0]) < 1e-3 and abs(losses[-1] - boxed[-1]) < 0.05,
+    }
+except Exception as error:
+    training |= {"ok": False, "said": f"{type(error).__name__}: {error}"[:1500]}
+rows["training"] = training | {"s": round(time.monotonic() - begin, 2)}
+import flag_gems, triton
+print("flag_gems", flag_gems.__version__, "triton", triton.__version__)
+for name, row in rows.items():
+    print(name, json.dumps(row))
+print("RESULT " + json.dumps({name: row["ok"] for name, row in rows.items()}))
+"""
+)
 
 
 def environment() -> dict[str, str]:
     return {
-        **os.environ,
-        "PYTHONPATH": f"{SITE}:{os.environ.get('PYTHONPATH', '')}",
+        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
         "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
     }
 
@@ -122,17 +225,27 @@ def run(*command: str, timeout: float = 400, **env: str) -> tuple[int, str]:
     return done.returncode, done.stdout[-40000:]
 
 
+def make_environment() -> None:
+    """An environment of our own, in which all that this Python can import is found too.
+
+    Not PYTHONPATH: tests give their child processes one of their own.
+    """
+    venv.create(VENV, with_pip=False, clear=True)
+    (site,) = VENV.glob("lib/*/site-packages")
+    (site / "outer.pth").write_text("\n".join(path for path in sys.path if Path(path).is_dir()))
+
+
 def build() -> tuple[int, str]:
+    make_environment()
     return run(
-        sys.executable,
+        PYTHON,
         "-m",
         "pip",
         "install",
         "--no-build-isolation",
         "--no-deps",
         "--no-index",
-        "--upgrade",
-        f"--target={SITE}",
+        "--force-reinstall",
         f"--config-settings=build-dir={BUILD}",
         str(CORE),
     )
@@ -140,7 +253,7 @@ def build() -> tuple[int, str]:
 
 def unit() -> tuple[int, str]:
     return run(
-        sys.executable,
+        PYTHON,
         "-m",
         "pytest",
         "-q",
@@ -161,7 +274,7 @@ def unit() -> tuple[int, str]:
 
 def op_db() -> tuple[int, str]:
     return run(
-        sys.executable,
+        PYTHON,
         "-m",
         "torch_fl.testing.op_db",
         "--tier",
@@ -173,7 +286,16 @@ def op_db() -> tuple[int, str]:
 
 
 def delegate() -> tuple[int, str]:
-    status, text = run(sys.executable, "-c", DELEGATE, timeout=200)
+    return checked(DELEGATE, timeout=200)
+
+
+def flaggems() -> tuple[int, str]:
+    return checked(FLAGGEMS, timeout=400)
+
+
+def checked(script: str, timeout: float) -> tuple[int, str]:
+    """Runs a script that says of each of its checks whether it held."""
+    status, text = run(PYTHON, "-c", script, timeout=timeout)
     results = [line for line in text.splitlines() if line.startswith("RESULT ")]
     if status == 0 and results:
         checks = json.loads(results[0].removeprefix("RESULT "))
@@ -184,6 +306,7 @@ def delegate() -> tuple[int, str]:
 STEPS: dict[str, Callable[[], tuple[int, str]]] = {
     "build": build,
     "delegate": delegate,
+    "flaggems": flaggems,
     "op_db": op_db,
     "unit": unit,
 }

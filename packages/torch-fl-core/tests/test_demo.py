@@ -78,8 +78,8 @@ def test_demo_fails_when_something_fell_back_to_the_cpu(
     extension = importlib.import_module("torch_fl.routing.report")._C
     real = extension.observations
     fallen = ("aten::nonzero", "cpu", 4, 1000)
-    answers = iter([[], [*real(), fallen]])
-    monkeypatch.setattr(extension, "observations", lambda: next(answers))
+    answers = iter([real, lambda: [*real(), fallen]])
+    monkeypatch.setattr(extension, "observations", lambda: next(answers)())
     monkeypatch.setattr(demo, "GOAL", 0.0)
     assert main(["demo", "--epochs", "1"]) == 1
     text = capsys.readouterr().out

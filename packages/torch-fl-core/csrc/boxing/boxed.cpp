@@ -2,7 +2,6 @@
 #include "boxing/boxed.h"
 
 #include <ATen/core/ivalue.h>
-#include <ATen/core/jit_type.h>
 #include <ATen/ops/_nested_tensor_size_native.h>
 
 #include <optional>
@@ -34,11 +33,6 @@ DispatchKey target_key(DispatchKey flagos_key) {
     default:
       return target().dense;
   }
-}
-
-bool is_optional_generator(const c10::Type& type) {
-  return type.kind() == c10::TypeKind::OptionalType &&
-         type.containedType(0)->kind() == c10::TypeKind::GeneratorType;
 }
 
 bool is_written(const c10::Argument& argument) {
@@ -107,9 +101,11 @@ IValue wrap(Relabeling& call, IValue&& value) {
   return std::move(value);
 }
 
-// `known`: an operator of PyTorch's own, whose schema can be trusted.
-void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey key,
-               torch::jit::Stack* stack, bool known) {
+// `known`: an operator of PyTorch's own, whose schema can be trusted. `kernel`: what carries it out,
+// itself or another operator of the same schema.
+void run_boxed(Relabeling& call, const c10::OperatorHandle& handle,
+               const c10::OperatorHandle& kernel, DispatchKey key, torch::jit::Stack* stack,
+               bool known) {
   const auto& arguments = handle.schema().arguments();
   const size_t count = arguments.size();
   const size_t base = stack->size() - count;
@@ -143,7 +139,7 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
   }
   const KernelScope scope(call.memory_device());
   try {
-    handle.redispatchBoxed(c10::DispatchKeySet(target_key(key)), stack);
+    kernel.redispatchBoxed(c10::DispatchKeySet(target_key(key)), stack);
     if (writes) call.write_back();
     const size_t results = handle.schema().returns().size();
     for (size_t i = stack->size() - results; i < stack->size(); ++i) {
@@ -162,13 +158,19 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle, DispatchKey 
 void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
                   torch::jit::Stack* stack) {
   Relabeling call;
-  run_boxed(call, handle, op.key, stack, /*known=*/true);
+  run_boxed(call, handle, handle, op.key, stack, /*known=*/true);
 }
 
 void boxed_kernel_with_grad(routing::Operator& op, const c10::OperatorHandle& handle,
                             torch::jit::Stack* stack) {
   Relabeling call(Relabeling::Aliases::kWithGrad);
-  run_boxed(call, handle, op.key, stack, /*known=*/true);
+  run_boxed(call, handle, handle, op.key, stack, /*known=*/true);
+}
+
+void boxed_kernel_for(routing::Operator& op, const c10::OperatorHandle& kernel,
+                      torch::jit::Stack* stack) {
+  Relabeling call;
+  run_boxed(call, op.handle, kernel, op.key, stack, /*known=*/true);
 }
 
 namespace {
@@ -184,7 +186,7 @@ void run_unknown(const c10::OperatorHandle& handle, DispatchKey key, torch::jit:
            c10::DeviceTypeName(target().type, /*lower_case=*/true).c_str());
   }
   Relabeling call;
-  run_boxed(call, handle, key, stack, /*known=*/false);
+  run_boxed(call, handle, handle, key, stack, /*known=*/false);
 }
 
 template <DispatchKey kKey>
@@ -237,6 +239,7 @@ void boxed_kernel_of_others(routing::Operator& op, const c10::OperatorHandle& ha
 }
 
 void install_boxed_boxing() {
+  routing::set_relabelled(&boxed_kernel_for);
   constexpr std::array kKeys{DispatchKey::PrivateUse1, DispatchKey::SparsePrivateUse1,
                              DispatchKey::SparseCsrPrivateUse1, DispatchKey::QuantizedPrivateUse1};
   auto& dispatcher = c10::Dispatcher::singleton();

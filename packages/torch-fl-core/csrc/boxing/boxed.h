@@ -10,6 +10,9 @@ void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
                   torch::jit::Stack* stack);
 void boxed_kernel_with_grad(routing::Operator& op, const c10::OperatorHandle& handle,
                             torch::jit::Stack* stack);
+// The same for a kernel that somebody registered: `kernel` carries it, and `op` it stands for.
+void boxed_kernel_for(routing::Operator& op, const c10::OperatorHandle& kernel,
+                      torch::jit::Stack* stack);
 // The same for an operator that is not PyTorch's own. Refuses one that the target has no kernel for.
 void boxed_kernel_of_others(routing::Operator& op, const c10::OperatorHandle& handle,
                             torch::jit::Stack* stack);

@@ -1,6 +1,7 @@
 // Owns: flagos generators, each a label on one generator of the target.
 #pragma once
 #include <ATen/core/Generator.h>
+#include <ATen/core/jit_type.h>
 #include <c10/core/GeneratorImpl.h>
 
 #include <optional>
@@ -22,5 +23,11 @@ void check_generator(const std::optional<at::Generator>& generator);
 // is given. Throws as CUDA does for a generator of another device type.
 at::Generator target_generator(const std::optional<at::Generator>& generator,
                                c10::DeviceIndex device);
+
+// An argument that means a default generator when none is given.
+inline bool is_optional_generator(const c10::Type& type) {
+  return type.kind() == c10::TypeKind::OptionalType &&
+         type.containedType(0)->kind() == c10::TypeKind::GeneratorType;
+}
 
 }  // namespace torch_fl

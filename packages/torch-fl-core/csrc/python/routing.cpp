@@ -24,8 +24,8 @@ using PlanTuple =
 
 routing::Route route_of(const std::string& word) {
   using routing::Route;
-  for (const auto route :
-       {Route::kCore, Route::kBoxing, Route::kComposite, Route::kCpu, Route::kKernel}) {
+  for (const auto route : {Route::kCore, Route::kBoxing, Route::kComposite, Route::kCpu,
+                           Route::kKernel, Route::kTargetKernel}) {
     if (word == routing::name_of(route)) return route;
   }
   TORCH_CHECK_VALUE(false, "There is no route '", word, "'.");

@@ -1,7 +1,6 @@
 // Owns: carrying out a call on the CPU.
 #include "routing/fallback.h"
 
-#include <ATen/core/jit_type.h>
 #include <ATen/native/CPUFallback.h>
 
 #include <atomic>
@@ -36,11 +35,6 @@ size_t flagos_bytes(const c10::IValue& value) {
     }
   }
   return bytes;
-}
-
-bool is_optional_generator(const c10::Type& type) {
-  return type.kind() == c10::TypeKind::OptionalType &&
-         type.containedType(0)->kind() == c10::TypeKind::GeneratorType;
 }
 
 // A flagos generator stands on one of the target's; the CPU can draw from it if it is the CPU's own.

@@ -74,6 +74,9 @@ Operator& install(const c10::OperatorHandle& handle, c10::DispatchKey key, Route
                   c10::KernelFunction&& kernel);
 Operator& install_boxed(const c10::OperatorHandle& handle, c10::DispatchKey key, Route own,
                         BoxedKernel kernel);
+// How to run the target's kernel of an operator on the target's tensors: boxing's, for the kernel that
+// `handle` carries.
+void set_relabelled(BoxedKernel kernel);
 bool is_installed(const c10::OperatorName& name, c10::DispatchKey key);
 c10::OperatorHandle find(const char* name, const char* overload);
 

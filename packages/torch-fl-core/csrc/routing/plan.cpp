@@ -41,6 +41,8 @@ const char* name_of(Route route) {
       return "cpu";
     case Route::kKernel:
       return "kernel";
+    case Route::kTargetKernel:
+      return "target kernel";
   }
   return "";
 }

@@ -14,11 +14,12 @@
 namespace torch_fl::routing {
 
 enum class Route : uint8_t {
-  kCore,       // the device's own: memory, copies, views
-  kBoxing,     // the target's operator on relabelled tensors
-  kComposite,  // PyTorch's own composition
-  kCpu,        // PyTorch's CPU kernel on copies
-  kKernel,     // a kernel that somebody registered: native, FlagGems, Python
+  kCore,          // the device's own: memory, copies, views
+  kBoxing,        // the target's operator on relabelled tensors
+  kComposite,     // PyTorch's own composition
+  kCpu,           // PyTorch's CPU kernel on copies
+  kKernel,        // a kernel that somebody registered, on flagos tensors
+  kTargetKernel,  // the same, on the target's tensors, relabelled as boxing does it
 };
 
 // One try. A kernel may refuse the call; then the next step is tried.
@@ -26,9 +27,12 @@ struct Step {
   Route route;
   // What reports call it: the route's word, or who provides the kernel. Interned.
   const char* label;
-  // kKernel: the operator that carries the kernel, of the same schema, under the flagos key.
+  // The operator that carries a registered kernel, of the same schema, under the key of the device
+  // whose tensors the kernel takes.
   std::optional<c10::OperatorHandle> kernel = std::nullopt;
 
+  // Only registered kernels refuse calls.
+  bool may_refuse() const { return route == Route::kKernel || route == Route::kTargetKernel; }
   bool operator==(const Step& other) const {
     return route == other.route && label == other.label && kernel == other.kernel;
   }

@@ -12,11 +12,16 @@ namespace torch_fl::routing {
 namespace {
 
 thread_local bool t_refused = false;
+BoxedKernel g_relabelled = nullptr;
 
 // False where the kernel says that it does not support this call.
-bool run_kernel(const c10::OperatorHandle& kernel, torch::jit::Stack* stack) {
+bool run_kernel(Operator& op, const Step& step, torch::jit::Stack* stack) {
   try {
-    kernel.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+    if (step.route == Route::kTargetKernel) {
+      g_relabelled(op, *step.kernel, stack);
+    } else {
+      step.kernel->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+    }
     return true;
   } catch (...) {
     if (!std::exchange(t_refused, false)) throw;
@@ -36,7 +41,8 @@ bool run_step(Operator& op, const Step& step, const c10::OperatorHandle& handle,
       fall_back_to_cpu(op, handle, stack);
       return true;
     case Route::kKernel:
-      return run_kernel(*step.kernel, stack);
+    case Route::kTargetKernel:
+      return run_kernel(op, step, stack);
     case Route::kCore:
     case Route::kBoxing:
       op.kernel(op, handle, stack);
@@ -58,6 +64,8 @@ bool run_step(Operator& op, const Step& step, const c10::OperatorHandle& handle,
 
 }  // namespace
 
+void set_relabelled(BoxedKernel kernel) { g_relabelled = kernel; }
+
 void refuse_call() noexcept { t_refused = true; }
 
 void run_plan(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
@@ -74,7 +82,7 @@ void run_plan(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack
   const auto dtype = call_dtype(schema, arguments);
   const auto& chain = plan->chain(dtype);
   for (const auto& step : chain) {
-    const bool may_go_on = step.route == Route::kKernel && &step != &chain.back();
+    const bool may_go_on = step.may_refuse() && &step != &chain.back();
     if (!may_go_on) {
       if (run_step(op, step, handle, stack)) return;
       break;

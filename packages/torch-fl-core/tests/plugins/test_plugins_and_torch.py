@@ -9,7 +9,7 @@ from choices import WITHOUT_ACTIVATION
 from forks import Outcome, advertise, run_forks
 from throwaway import Shelf
 
-SELECT_MS = 10
+SELECT_MS = 20
 
 TORCH_WORKS = """
 x = torch.ones(3, requires_grad=True)

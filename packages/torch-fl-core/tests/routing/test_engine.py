@@ -220,6 +220,52 @@ def test_a_kernel_sees_flagos_tensors_and_may_write() -> None:
     assert seen == ["flagos"]
 
 
+def test_a_kernel_for_the_target_sees_the_targets_tensors() -> None:
+    seen = []
+
+    def twice(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        seen.extend([a.device.type, b.device.type])
+        return NotImplemented if a.dtype == torch.int64 else (a @ b) * 2
+
+    def scale(a: torch.Tensor, other: object) -> torch.Tensor:
+        return a.numpy().__imul__(10) is None or a
+
+    on_target = {
+        "mm": routing.Kernel(twice, on_target=True),
+        "mul_.Tensor": routing.Kernel(scale, on_target=True),
+    }
+    routing.register("of_target", on_target)
+    routing.set({"mm": "of_target, boxing", "mul_.Tensor": "of_target"})
+    a = x().requires_grad_()
+    y = a @ x()
+    assert y.device == torch.device("flagos", 0)
+    assert torch.equal(y.cpu(), X @ X * 2)
+    assert seen == ["cpu", "cpu"]
+    y.sum().backward()
+    assert a.grad is not None, "autograd is above, and its backward takes the route too"
+    assert torch.equal(x(torch.int64) @ x(torch.int64), (x() @ x()).long() // 2)
+    b = x()
+    version = b._version
+    assert b.mul_(b) is b
+    assert torch.equal(b.cpu(), X * 10)
+    assert b._version == version + 1
+    c = x()
+    saved = torch.ones(2, 2, device="flagos", requires_grad=True) * c
+    c.mul_(c)
+    with pytest.raises(RuntimeError, match="modified by an inplace"):
+        saved.sum().backward()
+    with pytest.raises(RuntimeError, match="same device"):
+        x() @ X
+
+
+def test_what_a_kernel_for_the_target_returns_is_checked() -> None:
+    wrong = routing.Kernel(lambda a: torch.empty(1, device="flagos"), on_target=True)
+    routing.register("wrong", {"relu": wrong})
+    routing.set("relu", "wrong")
+    with pytest.raises(TypeError, match="a cpu tensor, but returned a flagos"):
+        torch.relu(x())
+
+
 def test_registering_refuses_what_cannot_be() -> None:
     with pytest.raises(ValueError, match="no operator"):
         routing.register("mine2", {"no_such_op": torch.relu})

@@ -110,6 +110,7 @@ def test_with_a_broken_file_nothing_runs_until_it_is_put_right(tmp_path: Path) -
         assert torch_fl.routing.fallbacks()[0].operator == "aten::mm"
         """,
         FLAGOS_AUTOLOAD="1",
+        TORCH_DEVICE_BACKEND_AUTOLOAD="1",
         FLAGOS_BACKEND_CONFIG=str(config),
     )
     assert child.returncode == 0, child.stderr

@@ -1,19 +1,22 @@
 """Owns: the way from FlagGems' list of operators to kernels of the route `flaggems`.
 
 FlagGems is imported when a route first asks for one of its kernels, never before: it starts Triton.
-Its kernels are called as FlagGems' own registration would call them; nothing of it is patched.
+It registers its kernels as it always does, for the device that it knows, but into a list instead of
+into PyTorch's dispatcher; nothing of it is patched. The engine hands them tensors of that device.
 """
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+
+import torch
 
 from torch_fl.plugins import selection
 from torch_fl.routing import kernels
 
 ROUTE = "flaggems"
+FLAGOS_KEY = "PrivateUse1"
 
 
 def install() -> None:
@@ -21,23 +24,47 @@ def install() -> None:
     kernels.register_later(ROUTE, load)
 
 
-def load() -> Mapping[str, kernels.Function]:
+def load() -> Mapping[str, kernels.Kernel]:
     """FlagGems' kernels for operators of this PyTorch, by operator.
 
     Raises:
-        ImportError: the backend does not run Triton kernels, or FlagGems is not installed.
+        ImportError: the backend does not run Triton kernels, or FlagGems is not installed or takes
+            this machine for another device than the backend does.
     """
-    plugin = selection.current().plugin
+    current = selection.current()
+    plugin = current.plugin
     if plugin is None or plugin.triton_target() is None:
         name = plugin.name if plugin else "none"
         raise ImportError(f"the backend {name!r} does not run Triton kernels")
     flag_gems = importlib.import_module("flag_gems")
-    listed = [row for rows in flag_gems.FULL_CONFIG_BY_FUNC.values() for row in rows]
-    return {name: function for name, function in _usable(listed) if kernels.exists(name)}
+    listed = List()
+    flag_gems.enable(lib=listed)
+    keys = {FLAGOS_KEY: False}
+    if current.target is not None:
+        keys[torch._C._dispatch_key_for_device(current.target)] = True
+    if others := listed.keys - keys.keys():
+        raise ImportError(
+            f"FlagGems takes this machine for another device ({', '.join(others)}) than the "
+            f"backend {plugin.name!r} does"
+        )
+    return {
+        name: kernels.Kernel(function, on_target=keys[key])
+        for name, (function, key) in listed.functions.items()
+        if kernels.exists(name)
+    }
 
 
-def _usable(rows: Iterable[tuple[Any, ...]]) -> Iterator[tuple[str, kernels.Function]]:
-    """A row is a name, a function, and perhaps a condition on this PyTorch."""
-    for name, function, *conditions in rows:
-        if all(condition() if callable(condition) else condition for condition in conditions):
-            yield name, function
+class List:
+    """Takes registrations as `torch.library.Library` does, and keeps them."""
+
+    def __init__(self) -> None:
+        self.functions: dict[str, tuple[kernels.Function, str]] = {}
+
+    @property
+    def keys(self) -> set[str]:
+        """The dispatch keys that functions were registered under."""
+        return {key for _, key in self.functions.values()}
+
+    def impl(self, name: str, function: kernels.Function, key: str, **_options: object) -> None:
+        """One operator of aten, or of the namespace in its name."""
+        self.functions[name] = (function, key)

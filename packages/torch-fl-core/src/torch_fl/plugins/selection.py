@@ -17,7 +17,7 @@ from torch_fl.plugins import choosing, discovery, refusals
 from torch_fl.plugins.loaded import LoadedPlugin
 from torch_fl.plugins.machine import Machine
 from torch_fl.plugins.records import Record
-from torch_fl.plugins.spec import AbiRuntime, Runtime
+from torch_fl.plugins.spec import AbiRuntime, DelegateRuntime, HostRuntime, Runtime
 
 _log = logging.getLogger("torch_fl.plugins")
 _lock = threading.RLock()
@@ -39,6 +39,16 @@ class Selection:
     why: str
     records: tuple[Record, ...]
     notes: tuple[str, ...] = ()
+
+    @property
+    def target(self) -> str | None:
+        """The type of device that flagos' tensors are relabelled to; None without such a one."""
+        match self.runtime:
+            case HostRuntime():
+                return "cpu"
+            case DelegateRuntime(device_type):
+                return device_type
+        return None
 
 
 def select() -> Selection:

@@ -38,10 +38,14 @@ class Kernel:
         function: the function.
         dtypes: the only dtypes it is called for, None for all. The dtype of a call is that of its
             first tensor. A limit stated here costs nothing in the calls that it excludes.
+        on_target: it takes and returns tensors of the device that the backend stands on, such as
+            "cuda" ones, which share the memory; the engine relabels them as boxing does. For
+            kernels that are written for that device, and ask for it.
     """
 
     function: Function
     dtypes: frozenset[torch.dtype] | None = None
+    on_target: bool = False
 
     def __post_init__(self) -> None:
         if not callable(self.function):
@@ -56,10 +60,11 @@ class Kernel:
 
 @dataclass(frozen=True)
 class Carried:
-    """A kernel as the engine calls it: the operator that carries it, and its limit."""
+    """A kernel as the engine calls it: the operator that carries it, and what `Kernel` says."""
 
     operator: str
     dtypes: frozenset[torch.dtype] | None
+    on_target: bool
 
 
 Loader = Callable[[], Mapping[str, Function | Kernel]]
@@ -69,7 +74,7 @@ _lock = threading.RLock()
 _loaders: dict[str, Loader] = {}
 _kernels: dict[str, dict[Operator, Kernel]] = {}
 _absent: dict[str, str] = {}  # why a provider has no kernels
-_carried: dict[tuple[Operator, Function], str] = {}
+_carried: dict[tuple[Operator, Function, str], str] = {}
 _library: torch.library.Library | None = None
 
 
@@ -81,16 +86,22 @@ def register(provider: str, kernels: Mapping[str, Function | Kernel]) -> None:
         kernels: by operator, such as "add.Tensor"; without an overload the unnamed one ("mm").
 
     Raises:
-        ValueError: the word cannot be a route, or there is no such operator.
+        ValueError: the word cannot be a route, there is no such operator, or a kernel is for the
+            target of a backend that stands on no other device.
         TypeError: a kernel that cannot be called.
     """
     grammar.vocabulary(providers=[provider])
     plugin = selection.current().plugin
     if plugin is not None and provider == plugin.name:
         raise ValueError(f"{provider!r} is the backend's own word for a route; use another name.")
+    _add(provider, kernels)
+
+
+def _add(provider: str, kernels: Mapping[str, Function | Kernel]) -> None:
     found = {Operator.of(name): _kernel(name, kernel) for name, kernel in kernels.items()}
-    for operator in found:
+    for operator, kernel in found.items():
         _schema(operator)
+        _device(kernel)
     with _lock:
         _kernels.setdefault(provider, {}).update(found)
         _absent.pop(provider, None)
@@ -118,7 +129,8 @@ def find(provider: str, operator: str) -> Carried | str:
         kernel = _kernels.get(provider, {}).get(wanted)
         if kernel is None:
             return f"{provider} has no kernel for it"
-        return Carried(_carry(wanted, kernel.function), kernel.dtypes)
+        carrier = _carry(wanted, kernel.function, _device(kernel))
+        return Carried(carrier, kernel.dtypes, kernel.on_target)
 
 
 def _load(provider: str) -> None:
@@ -126,7 +138,7 @@ def _load(provider: str) -> None:
     if load is None:
         return
     try:
-        register(provider, load())
+        _add(provider, load())
     except (Exception, SystemExit) as error:
         # Whatever a provider's package raises: its kernels are not there, and the chain goes on.
         _absent[provider] = f"{provider} is not available: {error or type(error).__name__}"
@@ -155,10 +167,23 @@ def _schema(operator: Operator) -> torch.FunctionSchema:
         raise ValueError(f"There is no operator {str(operator)!r} in this PyTorch.") from None
 
 
-def _carry(operator: Operator, function: Function) -> str:
+def _device(kernel: Kernel) -> str:
+    """The type of device whose tensors a kernel takes."""
+    if not kernel.on_target:
+        return "flagos"
+    target = selection.current().target
+    if target is None:
+        raise ValueError(
+            f"The kernel {kernel.function!r} is for tensors of the target, but this backend stands "
+            "on no other device of PyTorch."
+        )
+    return target
+
+
+def _carry(operator: Operator, function: Function, device: str) -> str:
     """The name of the operator that carries `function`, defined now if it was not yet."""
     global _library
-    known = _carried.get((operator, function))
+    known = _carried.get((operator, function, device))
     if known:
         return known
     if _library is None:
@@ -167,8 +192,9 @@ def _carry(operator: Operator, function: Function) -> str:
     name = f"{plain}_{len(_carried)}"
     arguments = str(_schema(operator)).partition("(")[2]
     _library.define(f"{name}({arguments}")
-    _library.impl(name, _checked(operator, function), "PrivateUse1")
-    _carried[operator, function] = f"{NAMESPACE}::{name}"
+    key = torch._C._dispatch_key_for_device(device)
+    _library.impl(name, _checked(operator, function, device), key)
+    _carried[operator, function, device] = f"{NAMESPACE}::{name}"
     return f"{NAMESPACE}::{name}"
 
 
@@ -176,7 +202,7 @@ class _Refused(Exception):
     """Carries a refusal to the engine, which goes on with the next route."""
 
 
-def _checked(operator: Operator, function: Function) -> Function:
+def _checked(operator: Operator, function: Function, device: str) -> Function:
     """`function`, whose refusal reaches the engine, and whose results are what the schema says."""
     schema = _schema(operator)
     returns = schema.returns
@@ -198,8 +224,8 @@ def _checked(operator: Operator, function: Function) -> Function:
                 raise _wrong(operator, function, _argument(name), "another")
             if str(what.type) != "Tensor":
                 continue
-            if not isinstance(value, torch.Tensor) or value.device.type != "flagos":
-                raise _wrong(operator, function, "a flagos tensor", _described(value))
+            if not isinstance(value, torch.Tensor) or value.device.type != device:
+                raise _wrong(operator, function, f"a {device} tensor", _described(value))
         return result
 
     return kernel

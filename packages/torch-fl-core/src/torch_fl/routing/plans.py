@@ -22,6 +22,7 @@ Plan = tuple[tuple[Chain, ...], tuple[tuple[torch.dtype, int], ...]]
 """The chains, and which of them each dtype takes; dtypes that are not named take the first."""
 
 NATIVE = "native"
+REFUSING = ("kernel", "target kernel")  # what is called and may say that it does not support a call
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,8 @@ def offer(facts: Facts, route: str) -> Offer:
     found = kernels.find(route, facts.name)
     if isinstance(found, str):
         return Offer(route, None, found)
-    return Offer(route, ("kernel", route, found.operator), "", found.dtypes)
+    kind = "target kernel" if found.on_target else "kernel"
+    return Offer(route, (kind, route, found.operator), "", found.dtypes)
 
 
 def usable(facts: Facts) -> Usable:
@@ -114,8 +116,8 @@ def _until_certain(facts: Facts, clause: Clause, dtype: torch.dtype | None) -> I
         if offered.step is None or not offered.takes(dtype):
             continue
         yield offered.step
-        if offered.step[0] != "kernel":
-            return  # it never refuses
+        if offered.step[0] not in REFUSING:
+            return
 
 
 def plan(facts: Facts, resolution: Resolution) -> Plan | None:
