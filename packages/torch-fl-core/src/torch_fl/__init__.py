@@ -7,7 +7,7 @@ and `torch_fl` can be imported in either order.
 
 import torch_fl_entry
 
-__all__ = ["__version__", "flagos", "routing"]
+__all__ = ["__version__", "flagos", "migrate", "routing"]
 __version__ = "0.1.0"
 
 if not torch_fl_entry.is_command_line:
@@ -15,4 +15,9 @@ if not torch_fl_entry.is_command_line:
 
     activate()
 
-    from torch_fl import flagos, routing  # they need the device
+    from torch_fl import ecosystem, flagos, routing, settings  # they need the device
+    from torch_fl.migrate import migrate
+
+    ecosystem.install()
+    if _mode := settings.FLAGOS_MIGRATE.read():
+        migrate(force=_mode == "force")

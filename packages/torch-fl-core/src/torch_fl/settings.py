@@ -103,6 +103,12 @@ def _count(largest: int) -> Callable[[str, str], int]:
     return parse
 
 
+def _migrate(name: str, text: str) -> str:
+    if text not in ("0", "1", "force"):
+        raise ValueError(f"{name} must be 0, 1 or force, but is {text!r}.")
+    return "" if text == "0" else text
+
+
 def _size(name: str, text: str) -> int:
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([A-Za-z]*)", text, re.ASCII)
     unit = _UNITS.get(match.group(2).upper()) if match else None
@@ -207,6 +213,15 @@ FLAGOS_LOG_FALLBACK = _switch(
     "`[flagos cpu_fallback] <op>`.",
 )
 FLAGOS_STRICT = _switch("FLAGOS_STRICT", "The CPU fallback is an error that names the operator.")
+FLAGOS_MIGRATE = Setting(
+    "FLAGOS_MIGRATE",
+    "The process begins with `torch_fl.migrate()`: \"cuda\" in its scripts means flagos. Read when "
+    "torch_fl is imported.",
+    "`0` or `1`; `force`: also where CUDA devices are",
+    "`0`",
+    "",
+    _migrate,
+)
 
 SETTINGS: tuple[Setting[object] | Family, ...] = tuple(
     value for value in list(globals().values()) if isinstance(value, Setting | Family)
