@@ -121,8 +121,9 @@ def test_statistics_have_the_names_of_cuda_and_agree_with_one_another() -> None:
     def leaves(level: dict) -> int:
         return sum(leaves(x) if isinstance(x, dict) else 1 for x in level.values())
 
-    assert leaves(nested) == len(stats)
-    assert torch.accelerator.memory_stats() == stats
+    # Beside the nested names stand sums under one name each.
+    assert leaves(nested) == len(torch.accelerator.memory_stats()) < len(stats)
+    assert torch.accelerator.memory_stats().items() <= stats.items()
     assert tensor.numel() == 2 * MIB
 
 

@@ -1,6 +1,8 @@
 // Owns: the one runtime of the process.
 #include "device/runtime.h"
 
+#include "device/refusal.h"
+
 namespace torch_fl {
 namespace {
 
@@ -23,14 +25,19 @@ void set_runtime(std::unique_ptr<Runtime> runtime) {
 }
 
 DeviceIndex checked_device(DeviceIndex device) {
-  auto& current = runtime();
-  if (device == -1) return current.current_device();
-  const auto count = current.device_count();
-  if (C10_UNLIKELY(count == 0)) current.initialize();  // says why there is none
-  TORCH_CHECK(device >= 0 && device < count, "Invalid flagos device index ",
-              static_cast<int>(device), ": this process has ", static_cast<int>(count),
-              count == 1 ? " flagos device (flagos:0)." : " flagos devices, numbered from 0.");
+  if (device == -1) return runtime().current_device();
+  if (C10_UNLIKELY(device < 0 || device >= runtime().device_count())) refuse_device(device);
   return device;
+}
+
+void refuse_device(int64_t index) {
+  const int count = runtime().device_count();
+  if (count == 0) runtime().initialize();  // says why there is none
+  const auto have = count > 1    ? "0 to " + std::to_string(count - 1)
+                    : count == 1 ? "only 0"
+                                 : "none";
+  TORCH_CHECK(false, "Invalid flagos device index ", index, ": ", count,
+              count == 1 ? " device" : " devices", " available (", have, ")");
 }
 
 }  // namespace torch_fl

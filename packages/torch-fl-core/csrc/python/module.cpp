@@ -10,6 +10,7 @@
 #include "device/delegate/runtime.h"
 #include "device/generator.h"
 #include "device/host/runtime.h"
+#include "device/refusal.h"
 #include "device/unavailable/runtime.h"
 #include "python/bindings.h"
 #include "routing/operator.h"
@@ -41,9 +42,7 @@ void initialize() {
 }
 
 DeviceIndex to_index(int64_t device) {
-  TORCH_CHECK(device >= 0 && device <= std::numeric_limits<DeviceIndex>::max(),
-              "Invalid flagos device index ", device, ": this process has ",
-              static_cast<int>(runtime().device_count()), " flagos devices.");
+  if (device < 0 || device > std::numeric_limits<DeviceIndex>::max()) refuse_device(device);
   return checked_device(static_cast<DeviceIndex>(device));
 }
 
@@ -114,5 +113,6 @@ PYBIND11_MODULE(_C, module) {
       [](int64_t device) { return runtime().memory_info(to_index(device)); });
   def(module, "default_generator", generator);
 
+  bind_memory(module);
   bind_routing(module);
 }

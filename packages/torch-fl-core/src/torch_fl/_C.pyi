@@ -71,6 +71,58 @@ def default_generator(device: int, /) -> torch.Generator:
 def memory_info(device: int, /) -> tuple[int, int]:
     """(free, total) memory of `device` in bytes."""
 
+def refuse_device(index: int, /) -> NoReturn:
+    """Raises RuntimeError for a device that does not exist, naming those that do."""
+
+# -- memory beyond tensors; functions marked "host" raise NotImplementedError elsewhere
+
+def set_memory_fraction(device: int, fraction: float, /) -> None:
+    """Host: the share, 0 to 1, of `device`'s memory that the process may reserve."""
+
+def memory_fraction(device: int, /) -> float:
+    """Host: what `set_memory_fraction` set; 1 at first."""
+
+def set_caching(on: bool, /) -> None:
+    """Host: whether freed blocks of all devices are kept for the next request."""
+
+def is_caching() -> bool:
+    """Host: what `set_caching` set; True at first."""
+
+def start_history(
+    events: bool,
+    stacks: int,
+    cpp: bool,
+    max_entries: int,
+    clear: bool,
+    skipped: Sequence[str],
+    /,
+) -> None:
+    """Host: records events, or stacks of memory in use alone, on all devices.
+
+    `stacks`: 0 none, 1 of memory in use, 2 of allocations, 3 of frees too; `cpp` with C++ frames.
+    """
+
+def stop_history() -> None:
+    """Host: stops recording and forgets everything."""
+
+def memory_snapshot(with_events: bool, /) -> dict[str, Any]:
+    """Host: segments and events in the format of PyTorch's memory viewer."""
+
+def raw_allocate(size: int, device: int, /) -> int:
+    """Address of `size` bytes of `device` for work on its current stream."""
+
+def raw_free(address: int, /) -> None:
+    """Gives memory of `raw_allocate` back; ValueError for any other address."""
+
+def pinned_stats() -> dict[str, Any]:
+    """Statistics of pinned host memory: counts, and tallies as dictionaries."""
+
+def reset_accumulated_pinned_stats() -> None:
+    """Sets the sums of `pinned_stats` to 0."""
+
+def reset_peak_pinned_stats() -> None:
+    """Sets the peaks of `pinned_stats` to the current values."""
+
 # -- routes
 
 # Route, label, and the operator that carries the kernel.

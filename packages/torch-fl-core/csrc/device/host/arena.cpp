@@ -70,6 +70,27 @@ Segment* Arena::take(size_t size, Pool* pool) {
   return segment.release();
 }
 
+void Arena::for_each_segment(const Pool* pool, const std::function<void(const Segment&)>& visit) {
+  // Another pool's segment may be on its way here or back. It cannot be deleted while its units
+  // are waiting to become a hole.
+  const std::lock_guard<std::mutex> lock(mutex_);
+  auto hole = holes_.begin();
+  for (size_t unit = 0; unit < size_ / kUnit;) {
+    if (hole != holes_.end() && hole->first == unit) {
+      unit += hole->second;
+      ++hole;
+      continue;
+    }
+    const auto* segment = table_[unit].load(std::memory_order_acquire);
+    if (segment == nullptr) {
+      ++unit;
+      continue;
+    }
+    if (segment->pool == pool) visit(*segment);
+    unit = static_cast<size_t>(segment->base - base_) / kUnit + segment->size / kUnit;
+  }
+}
+
 void Arena::give_back(Segment* segment) {
   const std::unique_ptr<Segment> owned(segment);
   size_t first = static_cast<size_t>(segment->base - base_) / kUnit;

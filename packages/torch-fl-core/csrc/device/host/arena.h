@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -62,6 +63,8 @@ class Arena {
   // A readable and writable segment of at least `size` bytes, or null when addresses or memory
   // have run out.
   Segment* take(size_t size, Pool* pool);
+  // Every segment of `pool`, whose lock is held, by rising addresses.
+  void for_each_segment(const Pool* pool, const std::function<void(const Segment&)>& visit);
   // Returns the memory to the system and the addresses to the arena.
   void give_back(Segment* segment);
 

@@ -29,6 +29,7 @@ class KernelAwareAllocator final : public c10::Allocator {
     default_copy_data(to, from, count);
   }
   c10::Allocator* ordinary() const { return ordinary_; }
+  std::deque<Pool>& pools() const { return pools_; }
 
  private:
   std::deque<Pool>& pools_;
@@ -43,6 +44,10 @@ KernelAwareAllocator* g_allocator = nullptr;
 void install_cpu_allocator(std::deque<Pool>& pools) {
   g_allocator = new KernelAwareAllocator(pools, c10::GetCPUAllocator());
   c10::SetCPUAllocator(g_allocator, /*priority=*/std::numeric_limits<uint8_t>::max());
+}
+
+std::deque<Pool>* device_pools() {
+  return g_allocator == nullptr ? nullptr : &g_allocator->pools();
 }
 
 void free_any(void* data) {

@@ -14,6 +14,9 @@ namespace torch_fl::host {
 // with FLAGOS_HOST_GUARD, protected. Once per process.
 void install_cpu_allocator(std::deque<Pool>& pools);
 
+// Each device's pool, by index; null where flagos does not run on host memory.
+std::deque<Pool>* device_pools();
+
 // Frees a block of the arena, or hands the pointer to the allocator that was there before.
 void free_any(void* data);
 

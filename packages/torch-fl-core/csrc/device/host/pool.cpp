@@ -16,7 +16,6 @@ namespace {
 
 constexpr size_t kAlignment = 64;          // what PyTorch's CPU kernels assume
 constexpr size_t kLargestSmall = 1 << 20;  // bytes
-constexpr size_t kLargeRounding = 512;     // as CUDA rounds
 
 // Sizes of classes: every 64 bytes up to 512, then four per doubling.
 size_t class_of(size_t nbytes) {
@@ -36,41 +35,66 @@ size_t class_size(size_t size_class) {
 
 std::string mebibytes(size_t bytes) {
   constexpr size_t kMebibyte = size_t{1} << 20;
-  auto fraction = std::to_string(bytes % kMebibyte * 100 / kMebibyte);
-  if (fraction.size() < 2) fraction.insert(0, "0");
-  return std::to_string(bytes / kMebibyte) + "." + fraction + " MiB";
+  const size_t hundredths = bytes % kMebibyte * 100 / kMebibyte;
+  return std::to_string(bytes / kMebibyte) + (hundredths < 10 ? ".0" : ".") +
+         std::to_string(hundredths) + " MiB";
 }
 
 }  // namespace
 
 Pool::Pool(std::string name, size_t limit, bool guarded)
-    : name_(std::move(name)), limit_(limit), guarded_(guarded) {}
+    : name_(std::move(name)), limit_(limit), allowed_(limit), guarded_(guarded) {}
 
 void* Pool::allocate(size_t nbytes) {
-  if (C10_UNLIKELY(nbytes > limit_)) {  // before any rounding, which could overflow
-    const std::lock_guard lock(lock_);
+  if (C10_UNLIKELY(g_watched.load(std::memory_order_relaxed))) {
+    auto cause = gather(Stacks::kLiveBlocks);
+    return allocate(nbytes, &cause);
+  }
+  return allocate(nbytes, nullptr);
+}
+
+void Pool::free(Segment* segment, void* data) noexcept {
+  if (C10_UNLIKELY(g_watched.load(std::memory_order_relaxed))) {
+    auto cause = gather(Stacks::kAll);
+    return free(segment, data, &cause);
+  }
+  free(segment, data, nullptr);
+}
+
+C10_ALWAYS_INLINE void* Pool::allocate(size_t nbytes, Context* cause) {
+  const auto refuse = [&] {
+    if (cause != nullptr) history_.cause = *cause;
     throw_out_of_memory(nbytes);
+  };
+  // Before any rounding, which could overflow.
+  if (C10_UNLIKELY(nbytes > allowed_.load(std::memory_order_relaxed))) {
+    const std::lock_guard lock(lock_);
+    refuse();
   }
   const bool small = !guarded_ && nbytes <= kLargestSmall;
   const size_t size_class = small ? class_of(nbytes) : 0;
-  const size_t rounded = small ? class_size(size_class)
-                               : (nbytes + kLargeRounding - 1) / kLargeRounding * kLargeRounding;
+  const size_t rounded = small ? class_size(size_class) : round_large(nbytes);
   size_t allocated = 0;
   size_t reserved = 0;
   Block block;
   {
     const std::lock_guard lock(lock_);
     const auto take = [&] { return small ? take_small(size_class) : take_large(nbytes); };
+    if (cause != nullptr) history_.cause = *cause;
     block = take();
     if (C10_UNLIKELY(block.data == nullptr)) {
       ++statistics_.retries;
       release_unused();
       block = take();
-      if (block.data == nullptr) throw_out_of_memory(nbytes);
+      if (block.data == nullptr) refuse();
     }
     ++block.segment->live;
     block.segment->requested[block.segment->slot_of(block.data)] = nbytes;
     statistics_.count(static_cast<int64_t>(rounded), static_cast<int64_t>(nbytes), small);
+    if (cause != nullptr) {
+      history_.allocated(block.data, nbytes);
+      history_.cause.reset();
+    }
     allocated = static_cast<size_t>(statistics_.allocated());
     reserved = reserved_;
   }
@@ -80,7 +104,7 @@ void* Pool::allocate(size_t nbytes) {
   return block.data;
 }
 
-void Pool::free(Segment* segment, void* data) noexcept {
+C10_ALWAYS_INLINE void Pool::free(Segment* segment, void* data, Context* cause) noexcept {
   size_t allocated = 0;
   size_t reserved = 0;
   size_t rounded = 0;
@@ -89,8 +113,7 @@ void Pool::free(Segment* segment, void* data) noexcept {
     auto* slot = static_cast<char*>(data);
     const bool small = segment->slot_size != segment->size;
     const size_t requested = segment->requested[segment->slot_of(slot)];
-    rounded = small ? segment->slot_size
-                    : (requested + kLargeRounding - 1) / kLargeRounding * kLargeRounding;
+    rounded = small ? segment->slot_size : round_large(requested);
     --segment->live;
     statistics_.discount(static_cast<int64_t>(rounded), static_cast<int64_t>(requested), small);
     if (small) {
@@ -103,6 +126,12 @@ void Pool::free(Segment* segment, void* data) noexcept {
       segment->openings = 0;
       ++segment->life;
       free_large_.emplace(segment->size, segment);
+    }
+    if (cause != nullptr) {
+      history_.cause = *cause;
+      history_.freed(data, requested);
+      if (!caching_) release_unused();
+      history_.cause.reset();
     }
     allocated = static_cast<size_t>(statistics_.allocated());
     reserved = reserved_;
@@ -121,7 +150,7 @@ Pool::Block Pool::take_small(size_t size_class) {
     return {arena.segment_of(slot), slot};
   }
   const size_t slot_size = class_size(size_class);
-  if (reserved_ + slot_size > limit_) return {};
+  if (reserved_ + slot_size > allowed_.load(std::memory_order_relaxed)) return {};
   auto*& segment = carving_[size_class];
   if (segment == nullptr) {
     segment = arena.take(Arena::kUnit, this);
@@ -131,6 +160,7 @@ Pool::Block Pool::take_small(size_t size_class) {
     segment->requested = std::make_unique<size_t[]>(segment->slots);
     small_segments_.push_back(segment);
     statistics_.make_segment(/*small=*/true);
+    history_.note(Action::kSegmentAlloc, segment->base, segment->size);
   }
   const Block block{segment, segment->base + segment->carved++ * slot_size};
   reserve(static_cast<int64_t>(slot_size), /*small=*/true);
@@ -148,7 +178,8 @@ Pool::Block Pool::take_large(size_t nbytes) {
     free_large_.erase(cached);
     return {segment, segment->base};
   }
-  if (nbytes > limit_ || reserved_ > limit_ - nbytes) return {};
+  const size_t allowed = allowed_.load(std::memory_order_relaxed);
+  if (nbytes > allowed || reserved_ > allowed - nbytes) return {};
   auto* segment = Arena::instance().take(nbytes, this);
   if (segment == nullptr) return {};
   segment->set_slots(segment->size, 1);
@@ -157,6 +188,7 @@ Pool::Block Pool::take_large(size_t nbytes) {
   // Pages past the request are never touched: only what was asked for counts against the limit.
   segment->requested[0] = nbytes;
   statistics_.make_segment(/*small=*/false);
+  history_.note(Action::kSegmentAlloc, segment->base, segment->size);
   reserve(static_cast<int64_t>(segment->size), /*small=*/false);
   return {segment, segment->base};
 }
@@ -166,6 +198,7 @@ void Pool::release_unused() {
   for (const auto& [size, segment] : free_large_) {
     reserve(-static_cast<int64_t>(size), /*small=*/false);
     statistics_.release_segment(/*small=*/false);
+    history_.note(Action::kSegmentFree, segment->base, segment->size);
     arena.give_back(segment);
   }
   free_large_.clear();
@@ -181,6 +214,7 @@ void Pool::release_unused() {
     if (!idle(segment)) return false;
     reserve(-static_cast<int64_t>(segment->carved * segment->slot_size), /*small=*/true);
     statistics_.release_segment(/*small=*/true);
+    history_.note(Action::kSegmentFree, segment->base, segment->size);
     arena.give_back(segment);
     return true;
   });
@@ -195,16 +229,54 @@ void Pool::throw_out_of_memory(size_t nbytes) {
   ++statistics_.out_of_memory;
   const auto allocated = static_cast<size_t>(statistics_.allocated());
   const size_t free = limit_ > reserved_ ? limit_ - reserved_ : 0;
+  // NOLINTNEXTLINE(performance-no-int-to-ptr): the viewer's format has the free bytes there
+  history_.note(Action::kOutOfMemory, reinterpret_cast<void*>(free), nbytes);
+  history_.cause.reset();
+  const size_t allowed = allowed_.load(std::memory_order_relaxed);
+  const auto share = allowed == limit_ ? std::string{}
+                                       : "; this process may reserve " + mebibytes(allowed) +
+                                             " of it (set_per_process_memory_fraction)";
   TORCH_CHECK_WITH(
       OutOfMemoryError, false, name_, " out of memory. Tried to allocate ", mebibytes(nbytes),
-      ". It has a total capacity of ", mebibytes(limit_), " of which ", mebibytes(free),
-      " is free; ", mebibytes(allocated), " is allocated by tensors and ",
+      ". It has a total capacity of ", mebibytes(limit_), " of which ", mebibytes(free), " is free",
+      share, "; ", mebibytes(allocated), " is allocated by tensors and ",
       mebibytes(reserved_ > allocated ? reserved_ - allocated : 0), " is reserved but unused.");
 }
 
 void Pool::empty_cache() {
+  const auto cause = gather(Stacks::kAll);
   const std::lock_guard lock(lock_);
+  history_.cause = cause;
   release_unused();
+  history_.cause.reset();
+}
+
+void Pool::set_fraction(double fraction) {
+  const std::lock_guard lock(lock_);
+  fraction_ = fraction;
+  // (A double has not all integers: the whole is the whole.)
+  allowed_ = fraction == 1 ? limit_ : static_cast<size_t>(static_cast<double>(limit_) * fraction);
+}
+
+double Pool::fraction() {
+  const std::lock_guard lock(lock_);
+  return fraction_;
+}
+
+void Pool::start_history(const HistoryOptions& options, bool clear) {
+  const std::lock_guard lock(lock_);
+  history_.start(options, clear);
+}
+
+void Pool::stop_history() {
+  const std::lock_guard lock(lock_);
+  history_.stop();
+}
+
+void Pool::set_caching(bool on) {
+  const std::lock_guard lock(lock_);
+  caching_ = on;
+  if (!on) release_unused();
 }
 
 DeviceStats Pool::stats() {

@@ -1,9 +1,10 @@
 // Owns: one device's memory: a cache of blocks by size class over segments of the arena, with a
-// limit and CUDA's statistics.
+// limit, CUDA's statistics and, while it is asked for, a history.
 #pragma once
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <functional>
 #include <map>
@@ -11,10 +12,19 @@
 #include <vector>
 
 #include "device/host/arena.h"
+#include "device/host/history.h"
 #include "device/host/spin_lock.h"
 #include "device/host/statistics.h"
 
 namespace torch_fl::host {
+
+struct Snapshot;
+
+constexpr size_t kLargeRounding = 512;  // bytes; as CUDA rounds
+
+inline size_t round_large(size_t nbytes) {
+  return (nbytes + kLargeRounding - 1) / kLargeRounding * kLargeRounding;
+}
 
 class Pool {
  public:
@@ -32,7 +42,15 @@ class Pool {
   void reset_peak_stats();
   void reset_accumulated_stats();
   size_t limit() const { return limit_; }
+  // The share of the limit, 0 to 1, that may be reserved; 1 at first. What is reserved stays.
+  void set_fraction(double fraction);
+  double fraction();
   size_t reserved();  // bytes
+
+  void start_history(const HistoryOptions& options, bool clear);
+  void stop_history();
+  void set_caching(bool on);
+  void add_to(Snapshot& snapshot, c10::DeviceIndex device, bool with_events);
 
   // FLAGOS_HOST_GUARD: protection of a block of this pool (see device/page_guard.h).
   void adopt(Segment& segment);
@@ -54,6 +72,9 @@ class Pool {
     char* data = nullptr;
   };
 
+  // `cause` is null unless the call is watched (history.h).
+  void* allocate(size_t nbytes, Context* cause);
+  void free(Segment* segment, void* data, Context* cause) noexcept;
   Block take_small(size_t size_class);
   Block take_large(size_t nbytes);
   void release_unused();
@@ -62,6 +83,7 @@ class Pool {
 
   const std::string name_;
   const size_t limit_;
+  std::atomic<size_t> allowed_;  // of `limit_`
   const bool guarded_;
   Observer* observer_ = nullptr;
   int observed_device_ = -1;
@@ -72,7 +94,10 @@ class Pool {
   std::multimap<size_t, Segment*> free_large_;  // by size in bytes
   std::vector<Segment*> small_segments_;
   size_t reserved_ = 0;
+  double fraction_ = 1;
+  bool caching_ = true;
   Statistics statistics_;
+  History history_;
 };
 
 }  // namespace torch_fl::host

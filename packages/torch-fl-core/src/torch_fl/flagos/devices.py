@@ -1,4 +1,4 @@
-"""Owns: devices of `torch.flagos`: counting, choosing, describing, and starting the runtime.
+"""Owns: devices of `torch.flagos`: counting, choosing, and starting the runtime.
 
 The runtime starts at the first call that needs it, so that importing, seeding and asking cost
 nothing and a process may still fork. What must wait for the start is kept in `_deferred`.
@@ -7,29 +7,23 @@ nothing and a process may still fork. What must wait for the start is kept in `_
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 
 from torch_fl import _C
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Mapping
+    from collections.abc import Callable, Hashable
     from types import TracebackType
 
     from torch.types import Device
 
 __all__ = [
-    "DeviceProperties",
-    "can_device_access_peer",
     "current_device",
     "device",
     "device_count",
     "device_of",
-    "get_device_capability",
-    "get_device_name",
-    "get_device_properties",
     "init",
     "is_available",
     "is_initialized",
@@ -162,15 +156,8 @@ def _get_device_index(device: Device, optional: bool = False) -> int:
 
 def _checked(index: int) -> int:
     """`index`, if there is such a device; RuntimeError that names the count otherwise."""
-    count = device_count()
-    if not 0 <= index < count:
-        if count == 0:
-            _C.initialize()  # says why there is none
-        have = f"0 to {count - 1}" if count > 1 else "only 0" if count else "none"
-        raise RuntimeError(
-            f"Invalid {DEVICE_TYPE} device index {index}: {count} "
-            f"{'device' if count == 1 else 'devices'} available ({have})"
-        )
+    if not 0 <= index < device_count():
+        _C.refuse_device(index)
     return index
 
 
@@ -261,66 +248,3 @@ def synchronize(device: Device = None) -> None:
     """Wait for all work on all streams of a device, the current one by default."""
     _lazy_init()
     _C.synchronize(_existing_index(device))
-
-
-@dataclass(frozen=True)
-class DeviceProperties:
-    """What is known of a device; `None` where its runtime does not say."""
-
-    name: str
-    total_memory: int
-    """Memory in bytes."""
-    multi_processor_count: int
-    """Units that run kernels in parallel: processor cores on the host."""
-    major: int
-    minor: int
-    uuid: str | None = None
-    is_integrated: bool = False
-    """Device memory is the host's own memory."""
-    warp_size: int | None = None
-    """Threads that run in lockstep."""
-    max_threads_per_multi_processor: int | None = None
-    regs_per_multiprocessor: int | None = None
-    """Registers of 32 bits."""
-    extra: Mapping[str, object] = field(default_factory=dict, hash=False)
-    """What the runtime says beyond the fields above, under its own names."""
-
-
-def get_device_properties(device: Device = None) -> DeviceProperties:
-    """Properties of a device, the current one by default.
-
-    Raises:
-        ValueError: another device type.
-        RuntimeError: no such device.
-    """
-    _lazy_init()
-    said: dict[str, Any] = dict(_C.device_properties(_existing_index(device)))
-    known = {f.name: said.pop(f.name) for f in fields(DeviceProperties) if f.name in said}
-    return DeviceProperties(**known, extra=said)
-
-
-def get_device_name(device: Device = None) -> str:
-    """Name of a device, the current one by default; errors as `get_device_properties`."""
-    return get_device_properties(device).name
-
-
-def get_device_capability(device: Device = None) -> tuple[int, int]:
-    """(major, minor) version of a device; errors as `get_device_properties`."""
-    properties = get_device_properties(device)
-    return properties.major, properties.minor
-
-
-def can_device_access_peer(device: Device, peer_device: Device) -> bool:
-    """Whether kernels on `device` can read the memory of `peer_device`, another device.
-
-    True only where it is known: both devices use the host's memory. Copies between devices work
-    in any case.
-
-    Raises:
-        ValueError: another device type, or no index for `peer_device`.
-        RuntimeError: no such device.
-    """
-    _lazy_init()
-    here, there = _existing_index(device), _checked(_get_device_index(peer_device))
-    shared = all(get_device_properties(index).is_integrated for index in (here, there))
-    return here != there and shared

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from torch_fl.flagos import _target
 from torch_fl.flagos.devices import (
     DEVICE_TYPE,
     _checked,
@@ -26,10 +27,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Event",
+    "ExternalStream",
     "Stream",
     "StreamContext",
     "current_stream",
     "default_stream",
+    "get_stream_from_external",
     "set_stream",
     "stream",
 ]
@@ -95,15 +98,25 @@ class Stream(torch.Stream):
         """Let later work on this stream wait for `event`. Returns at once."""
         _as_event(event).wait(self)
 
-    def wait_stream(self, other: torch.Stream) -> None:
-        """Let later work on this stream wait for what `other` holds now. Returns at once."""
-        super().wait_stream(_as_stream(other))
+    def wait_stream(self, stream: torch.Stream) -> None:
+        """Let later work on this stream wait for what `stream` holds now. Returns at once."""
+        super().wait_stream(_as_stream(stream))
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         """Record `event`, or a new `Event`, behind the work submitted so far, and return it."""
         event = Event() if event is None else _as_event(event)
         event.record(self)
         return event
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """(lowest, highest) priority of a stream; a lower number is served first."""
+        _lazy_init()
+        if _target.on_host():
+            return 0, -1  # accepted and told apart, though nothing ever waits
+        ask = _target.find("Stream.priority_range")
+        lowest, highest = ask() if ask else (0, 0)
+        return lowest, highest
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, torch.Stream) and super().__eq__(other)
@@ -135,11 +148,22 @@ class Event(torch.Event, metaclass=_EventType):
         enable_timing: record times as well, for `elapsed_time`, which gives milliseconds.
         blocking: accepted for code written for CUDA; waiting never spins here.
         interprocess: accepted likewise; `ipc_handle` raises NotImplementedError.
+        external: an event that stays visible outside the graph that captures it. Only the
+            backend's own module can make one: NotImplementedError.
     """
 
     def __new__(  # type: ignore[misc]  # not an instance of this class, see above
-        cls, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False
+        cls,
+        enable_timing: bool = False,
+        blocking: bool = False,
+        interprocess: bool = False,
+        external: bool = False,
     ) -> torch.Event:
+        if external:
+            raise NotImplementedError(
+                f"torch.{DEVICE_TYPE}.Event has no external=True: graphs are the backend's. Take "
+                "the event from the backend's own module."
+            )
         return torch.Event.__new__(
             torch.Event if cls is Event else cls,
             torch.device(DEVICE_TYPE),
@@ -191,6 +215,47 @@ def set_stream(stream: torch.Stream | None) -> None:
     _get_device_index(_as_stream(stream).device)  # refuses another device type
     _lazy_init()
     torch.accelerator.set_stream(stream)
+
+
+_NO_HANDLES = (
+    "the host backend has no native streams: work is complete when the call that gives it returns. "
+    "Use torch.flagos.Stream."
+)
+
+
+def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
+    """A stream that another library made, by its native handle.
+
+    The other library keeps owning it: it must outlive the result.
+
+    Args:
+        data_ptr: the native handle.
+        device: the device that it was made on, the current one by default.
+
+    Raises:
+        NotImplementedError: the backend has no native streams; always on the host.
+    """
+    _lazy_init()
+    index = _existing_index(device)
+    make = _target.attribute("ExternalStream", _NO_HANDLES)
+    current = current_stream(index)
+    return Stream(
+        stream_id=make(data_ptr, device=index).stream_id,
+        device_index=index,
+        device_type=current.device_type,
+    )
+
+
+class ExternalStream(Stream):
+    """A stream that another library made; calling this is `get_stream_from_external`.
+
+    Args:
+        stream_ptr: the native handle.
+        device: the device that it was made on, the current one by default.
+    """
+
+    def __new__(cls, stream_ptr: int, device: Device = None) -> Stream:  # type: ignore[misc]
+        return get_stream_from_external(stream_ptr, device)
 
 
 class StreamContext:
