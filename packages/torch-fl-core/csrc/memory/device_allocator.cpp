@@ -10,6 +10,7 @@
 #include "device/kernel_scope.h"
 #include "device/page_guard.h"
 #include "device/runtime.h"
+#include "memory/faults.h"
 #include "memory/twin.h"
 
 namespace torch_fl {
@@ -68,8 +69,10 @@ c10::DeviceAllocator* device_allocator() {
 
 void register_allocators() {
   c10::SetAllocator(kFlagos, device_allocator());
-  // (Without a device there is nothing to pin memory for.)
-  if (runtime().device_count() > 0) at::setHostAllocator(kFlagos, runtime().pinned_allocator());
+  // (Without a device there is nothing to allocate, or to pin memory for.)
+  if (runtime().device_count() == 0) return;
+  faults::wrap_target_allocator();
+  at::setHostAllocator(kFlagos, runtime().pinned_allocator());
 }
 
 void resize_storage(const c10::Storage& storage, size_t nbytes) {

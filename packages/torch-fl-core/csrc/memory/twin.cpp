@@ -4,6 +4,7 @@
 #include "device/page_guard.h"
 #include "device/runtime.h"
 #include "memory/device_allocator.h"
+#include "memory/faults.h"
 #include "memory/free_list.h"
 
 namespace torch_fl {
@@ -41,12 +42,12 @@ c10::Storage storage_over(StoragePtr twin, c10::DeviceIndex device) {
 }
 
 StoragePtr new_twin(size_t nbytes, c10::DeviceIndex device) {
-  auto& current = runtime();
-  auto data = current.allocate(nbytes, device);
+  faults::before_allocation(nbytes, device);
+  auto data = runtime().allocate(nbytes, device);
   if (C10_UNLIKELY(page_guard::enabled())) page_guard::adopt(data.get());
   return c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(),
                                                static_cast<int64_t>(nbytes), std::move(data),
-                                               current.target_allocator(), /*resizable=*/true);
+                                               faults::target_allocator(), /*resizable=*/true);
 }
 
 StoragePtr borrowed_twin(c10::StorageImpl* storage) {
@@ -56,7 +57,7 @@ StoragePtr borrowed_twin(c10::StorageImpl* storage) {
       c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(storage->nbytes()),
       c10::DataPtr(data, keep.release(), &release_borrowed,
                    target().device(storage->device().index())),
-      runtime().target_allocator(), /*resizable=*/true);
+      faults::target_allocator(), /*resizable=*/true);
 }
 
 }  // namespace torch_fl

@@ -15,5 +15,6 @@ void def(pybind11::module_& module, const char* name, F&& function) {
 
 void bind_memory(pybind11::module_& module);
 void bind_routing(pybind11::module_& module);
+void bind_testing(pybind11::module_& module);
 
 }  // namespace torch_fl

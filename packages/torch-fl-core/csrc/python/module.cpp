@@ -115,4 +115,5 @@ PYBIND11_MODULE(_C, module) {
 
   bind_memory(module);
   bind_routing(module);
+  bind_testing(module);
 }

@@ -179,3 +179,17 @@ def observations() -> list[tuple[str, str, int, int]]:
 
 def fallbacks() -> list[tuple[str, int, int]]:
     """(operator, calls, bytes moved) of the cpu route since activation."""
+
+# -- testing
+
+def start_failing_allocations(first: int, times: int, recovers: bool, device: int, /) -> None:
+    """From the allocation `first` on (from 1) lets `times` fail; see torch_fl.testing.faults.
+
+    A negative device stands for all. RuntimeError when allocations are already made to fail.
+    """
+
+def stop_failing_allocations() -> tuple[int, int]:
+    """Ends that and returns (allocations seen, allocations that failed)."""
+
+def failing_allocations() -> tuple[int, int]:
+    """(allocations seen, allocations that failed) since the start."""
