@@ -29,6 +29,7 @@ def autoload() -> None:
     """
     global autoload_error
     try:
+        _explain_checkpoints()
         if "torch_fl" in sys.modules:
             return  # `import torch_fl` is under way, perhaps in another thread, and activates
         if _wanted():
@@ -63,6 +64,24 @@ def _wanted() -> bool:
         )
         return False
     return torch.accelerator.current_accelerator(check_available=True) is None
+
+
+def _explain_checkpoints() -> None:
+    """Lets `torch.load` say what a checkpoint of flagos needs, where flagos is not active."""
+    import torch
+
+    def refuse(storage: object, location: str) -> None:
+        if location.partition(":")[0] != "flagos":
+            return
+        if torch._C._get_privateuse1_backend_name() != "flagos":
+            raise RuntimeError(
+                f"This checkpoint has tensors of device '{location}', but flagos is not active in "
+                "this process. Either `import torch_fl` before torch.load, or load them elsewhere: "
+                "torch.load(..., map_location='cpu')."
+            )
+
+    last = 1 + max(entry[0] for entry in torch.serialization._package_registry)
+    torch.serialization.register_package(last, lambda storage: None, refuse)
 
 
 def _warn(message: str) -> None:

@@ -13,9 +13,25 @@
 namespace torch_fl {
 namespace {
 
+constexpr auto kWrapped =
+    c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::BatchedNestedTensor,
+                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize});
+
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
                std::optional<double> scale, bool enable_gqa) {
+  const auto plain = [](const at::Tensor& tensor) {
+    const auto keys = tensor.key_set();
+    return tensor.device().type() == kFlagos && tensor.has_storage() &&
+           !keys.has_any(c10::python_ks | kWrapped);
+  };
+  if (!plain(query) || !plain(key) || !plain(value) || (mask && !plain(*mask))) {
+    // PyTorch asks without the dispatcher, so wrappers of functorch and of tensor subclasses come
+    // here as they are, without memory. The target's choice reads what they say of themselves.
+    return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(target().dense), query, key,
+                                                   value, mask, dropout_p, is_causal, scale,
+                                                   enable_gqa);
+  }
   // Some implementations give no gradient for a mask.
   Relabeling call(Relabeling::Aliases::kWithGrad);
   const at::Tensor target_query = call.alias(query);

@@ -79,11 +79,16 @@ void record_stream(at::Tensor& self, at::Stream stream) {
 // A dense flagos tensor and a dense tensor of another device may take each other's place
 // (`param.data = ...`, Module.to), as CPU and CUDA tensors may. PyTorch's own answer leaves
 // PrivateUse1 out.
+// Compressed sparse tensors may not: PyTorch says they may, but takes over neither indices nor values.
 bool compatible(const at::Tensor& self, const at::Tensor& from) {
   const auto dense = [](const at::Tensor& tensor) {
     return tensor.layout() == at::kStrided && !tensor.is_quantized() && !tensor.is_nested() &&
            tensor.has_storage();
   };
+  const auto compressed = [](const at::Tensor& tensor) {
+    return tensor.key_set().has_any(c10::DispatchKeySet(c10::DispatchKey::SparseCsr));
+  };
+  if (compressed(self) || compressed(from)) return false;
   return (dense(self) && dense(from)) ||
          self.unsafeGetTensorImpl()->has_compatible_shallow_copy_type(from.key_set());
 }
@@ -104,6 +109,8 @@ void install_storage_operators() {
   Typed<at::_ops::set_>::also_for(kQuantized);
   Typed<at::_ops::record_stream>::install_core(&record_stream);
   Typed<at::_ops::_has_compatible_shallow_copy_type>::install_core(&compatible);
+  Typed<at::_ops::_has_compatible_shallow_copy_type>::also_for(
+      c10::DispatchKey::SparseCsrPrivateUse1);
 }
 
 }  // namespace torch_fl

@@ -1,6 +1,7 @@
 // Owns: boxing for any operator, on the dispatcher's stack: coverage where typed.h is for speed.
 #include "boxing/boxed.h"
 
+#include <ATen/TracerMode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/_nested_tensor_size_native.h>
 
@@ -163,6 +164,13 @@ void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
 
 void boxed_kernel_with_grad(routing::Operator& op, const c10::OperatorHandle& handle,
                             torch::jit::Stack* stack) {
+  // torch.jit.trace does not record `convolution` but what it is composed of: on the target it would
+  // record the aliases, as constants.
+  if (C10_UNLIKELY(at::tracer::impl::is_dispatch_enabled()) &&
+      handle.operator_name().name == "aten::convolution") {
+    handle.redispatchBoxed(c10::DispatchKeySet(routing::kComposition), stack);
+    return;
+  }
   Relabeling call(Relabeling::Aliases::kWithGrad);
   run_boxed(call, handle, handle, op.key, stack, /*known=*/true);
 }

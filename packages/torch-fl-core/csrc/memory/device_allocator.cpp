@@ -77,6 +77,8 @@ void register_allocators() {
 
 void resize_storage(const c10::Storage& storage, size_t nbytes) {
   auto* impl = storage.unsafeGetStorageImpl();
+  // (Memory shared with another process or library.)
+  TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
   const auto index = storage.device().index();
   const auto old_twin = twin_of(impl);
   auto twin = new_twin(nbytes, index);

@@ -113,6 +113,7 @@ PYBIND11_MODULE(_C, module) {
       [](int64_t device) { return runtime().memory_info(to_index(device)); });
   def(module, "default_generator", generator);
 
+  bind_interop(module);
   bind_memory(module);
   bind_routing(module);
   bind_testing(module);

@@ -123,6 +123,27 @@ def reset_accumulated_pinned_stats() -> None:
 def reset_peak_pinned_stats() -> None:
     """Sets the peaks of `pinned_stats` to the current values."""
 
+# -- memory that others have too
+
+def to_target(tensor: torch.Tensor, /) -> torch.Tensor:
+    """A tensor of the target over the memory of a strided flagos tensor, without autograd.
+
+    NotImplementedError for other layouts.
+    """
+
+def from_target(tensor: torch.Tensor, device: int, /) -> torch.Tensor:
+    """A flagos tensor over the memory of a strided tensor of the target, without autograd.
+
+    `device` is whose it is, where the target's tensors have no index. Errors as `to_target`.
+    """
+
+def replace_memory(tensor: torch.Tensor, memory: torch.Tensor, /) -> None:
+    """Puts the memory of `memory`'s storage in the place of that of `tensor`'s, views included.
+
+    `memory` is a tensor of the target, is left without memory, and must be of the same size in
+    bytes (ValueError). Afterwards `tensor`'s storage cannot be resized.
+    """
+
 # -- routes
 
 # Route, label, and the operator that carries the kernel.

@@ -53,6 +53,7 @@ def _register(extension: ModuleType) -> None:
     if isinstance(runtime, HostRuntime):
         engine_threads.install()
     autograd_guard.install(delegating=isinstance(runtime, DelegateRuntime))
+    _install_interop()
 
 
 def _start(extension: ModuleType) -> Runtime | None:
@@ -73,6 +74,25 @@ def _start(extension: ModuleType) -> Runtime | None:
         return runtime
     extension.activate_unavailable(failure)
     return None
+
+
+def _install_interop() -> None:
+    """Tensors to and from other libraries and processes, and what PyTorch gates by device names."""
+    from torch_fl._compat import (
+        dlpack,
+        flex_attention,
+        jagged_attention,
+        multiprocessing,
+        safetensors,
+    )
+
+    target = selection.current().target
+    if target:
+        dlpack.install(target)
+        multiprocessing.install()
+    safetensors.install()
+    flex_attention.install()
+    jagged_attention.install()
 
 
 def _apply_routes(extension: ModuleType) -> None:
