@@ -43,7 +43,8 @@ class CellCall {
 };
 
 Tensor plus_bias(Tensor gates, const Tensor& bias) {
-  return bias.defined() ? std::move(gates) + bias : std::move(gates);
+  if (!bias.defined()) return gates;
+  return gates + bias;
 }
 
 Tensor join(at::TensorList gates) { return at::cat(gates, 1); }

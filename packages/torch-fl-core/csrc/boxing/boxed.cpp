@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "boxing/composites.h"
+#include "boxing/device_check.h"
 #include "boxing/relabeling.h"
 #include "device/generator.h"
 #include "device/kernel_scope.h"
@@ -247,7 +248,7 @@ void boxed_kernel_of_others(routing::Operator& op, const c10::OperatorHandle& ha
 }
 
 void install_boxed_boxing() {
-  routing::set_relabelled(&boxed_kernel_for);
+  routing::set_boxing({.relabelled = &boxed_kernel_for, .check_devices = &check_devices});
   constexpr std::array kKeys{DispatchKey::PrivateUse1, DispatchKey::SparsePrivateUse1,
                              DispatchKey::SparseCsrPrivateUse1, DispatchKey::QuantizedPrivateUse1};
   auto& dispatcher = c10::Dispatcher::singleton();

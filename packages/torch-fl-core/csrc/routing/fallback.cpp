@@ -6,6 +6,8 @@
 #include <atomic>
 #include <cstdio>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "device/generator.h"
 #include "device/target.h"
@@ -51,6 +53,15 @@ void replace_generator(c10::IValue& value, const c10::Type& type, c10::DeviceInd
   value = target_generator(value.toGenerator(), device);
 }
 
+// Whether the first tensor is on the CPU: PyTorch's fallback leaves its results there too.
+bool led_by_cpu(c10::ArrayRef<c10::IValue> arguments) {
+  for (const auto& value : arguments) {
+    if (value.isDevice()) return false;
+    if (value.isTensor() && value.toTensor().defined()) return value.toTensor().device().is_cpu();
+  }
+  return false;
+}
+
 // Of the first flagos tensor; -1, the current one, if there is none.
 c10::DeviceIndex device_of_call(c10::ArrayRef<c10::IValue> arguments) {
   for (const auto& value : arguments) {
@@ -61,6 +72,48 @@ c10::DeviceIndex device_of_call(c10::ArrayRef<c10::IValue> arguments) {
   }
   return -1;
 }
+
+void bring_home(c10::IValue& result, c10::DeviceIndex device) {
+  if (!result.isTensor() || !result.toTensor().defined()) return;
+  const auto& tensor = result.toTensor();
+  if (tensor.device().is_cpu()) result = tensor.to(c10::Device(kFlagos, device));
+}
+
+// What the operator writes and PyTorch does not count above it, the _foreach_ operators' lists and
+// everything of an operator that is not PyTorch's own. The kernel counts on its copies.
+class Uncounted {
+ public:
+  Uncounted(const c10::OperatorHandle& handle, c10::ArrayRef<c10::IValue> arguments) {
+    const auto& name = handle.operator_name().name;
+    if (name.starts_with("aten::") && !name.starts_with("aten::_foreach_")) return;
+    for (size_t i = 0; i < arguments.size(); ++i) {
+      const auto* alias = handle.schema().arguments()[i].alias_info();
+      if (alias == nullptr || !alias->isWrite()) continue;
+      if (arguments[i].isTensorList()) {
+        for (const at::Tensor& tensor : arguments[i].toTensorVector()) note(tensor);
+      } else if (arguments[i].isTensor()) {
+        note(arguments[i].toTensor());
+      }
+    }
+  }
+
+  // Views of one tensor share a counter: first see what was left alone, then count each.
+  void count() {
+    std::erase_if(written_, [](const auto& entry) {
+      return entry.first.unsafeGetTensorImpl()->version_counter().current_version() != entry.second;
+    });
+    for (const auto& entry : written_) entry.first.unsafeGetTensorImpl()->bump_version();
+  }
+
+ private:
+  void note(const at::Tensor& tensor) {
+    if (!tensor.defined() || tensor.is_inference()) return;
+    written_.emplace_back(tensor,
+                          tensor.unsafeGetTensorImpl()->version_counter().current_version());
+  }
+
+  std::vector<std::pair<at::Tensor, uint32_t>> written_;
+};
 
 thread_local bool t_falling_back = false;
 
@@ -96,6 +149,7 @@ void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::ji
   const auto& schema = handle.schema();
   const size_t base = stack->size() - schema.arguments().size();
   const auto device = device_of_call(c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  const bool astray = device >= 0 && led_by_cpu(c10::ArrayRef<c10::IValue>(*stack).slice(base));
   size_t bytes = 0;
   for (size_t i = base; i < stack->size(); ++i) {
     auto& value = (*stack)[i];
@@ -105,13 +159,18 @@ void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::ji
     const bool comes_back = alias != nullptr && alias->isWrite();
     bytes += flagos_bytes(value) * (comes_back ? 2 : 1);
   }
+  Uncounted uncounted(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
   {
     const FallingBack falling_back;
     at::native::cpu_fallback(handle, stack, /*error_on_views=*/false, c10::DispatchKey::CPU);
   }
+  uncounted.count();
   const size_t results = stack->size() - schema.returns().size();
   for (size_t i = 0; i < schema.returns().size(); ++i) {
-    if (schema.returns()[i].alias_info() == nullptr) bytes += flagos_bytes((*stack)[results + i]);
+    if (schema.returns()[i].alias_info() != nullptr) continue;
+    auto& result = (*stack)[results + i];
+    if (astray) bring_home(result, device);
+    bytes += flagos_bytes(result);
   }
   op.fallback.calls.fetch_add(1, std::memory_order_relaxed);
   op.fallback.bytes_moved.fetch_add(bytes, std::memory_order_relaxed);

@@ -74,9 +74,13 @@ Operator& install(const c10::OperatorHandle& handle, c10::DispatchKey key, Route
                   c10::KernelFunction&& kernel);
 Operator& install_boxed(const c10::OperatorHandle& handle, c10::DispatchKey key, Route own,
                         BoxedKernel kernel);
-// How to run the target's kernel of an operator on the target's tensors: boxing's, for the kernel that
-// `handle` carries.
-void set_relabelled(BoxedKernel kernel);
+// What boxing does for other routes: it runs a kernel that takes the target's tensors (`handle` carries
+// it), and applies the rules about tensors of several devices.
+struct Boxing {
+  BoxedKernel relabelled;
+  void (*check_devices)(const c10::OperatorHandle& handle, c10::ArrayRef<c10::IValue> arguments);
+};
+void set_boxing(Boxing boxing);
 bool is_installed(const c10::OperatorName& name, c10::DispatchKey key);
 c10::OperatorHandle find(const char* name, const char* overload);
 
@@ -162,8 +166,8 @@ class Typed<Op, Result(Args...)> {
     if (plan == nullptr || plan->begins_with(operator_->route, call_dtype(args...))) {
       return observed(std::forward<Args>(args)...);
     }
-    static const auto stacked = c10::BoxedKernel::makeFromFunctor(std::make_unique<Stacked>());
-    return c10::impl::BoxedKernelWrapper<Result(Args...)>::call(stacked, operator_->handle,
+    static const auto kStacked = c10::BoxedKernel::makeFromFunctor(std::make_unique<Stacked>());
+    return c10::impl::BoxedKernelWrapper<Result(Args...)>::call(kStacked, operator_->handle,
                                                                 c10::DispatchKeySet(operator_->key),
                                                                 std::forward<Args>(args)...);
   }

@@ -12,13 +12,13 @@ namespace torch_fl::routing {
 namespace {
 
 thread_local bool t_refused = false;
-BoxedKernel g_relabelled = nullptr;
+Boxing g_boxing{};
 
 // False where the kernel says that it does not support this call.
 bool run_kernel(Operator& op, const Step& step, torch::jit::Stack* stack) {
   try {
     if (step.route == Route::kTargetKernel) {
-      g_relabelled(op, *step.kernel, stack);
+      g_boxing.relabelled(op, *step.kernel, stack);
     } else {
       step.kernel->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
     }
@@ -64,7 +64,7 @@ bool run_step(Operator& op, const Step& step, const c10::OperatorHandle& handle,
 
 }  // namespace
 
-void set_relabelled(BoxedKernel kernel) { g_relabelled = kernel; }
+void set_boxing(Boxing boxing) { g_boxing = boxing; }
 
 void refuse_call() noexcept { t_refused = true; }
 
@@ -81,6 +81,8 @@ void run_plan(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack
   const auto arguments = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - count);
   const auto dtype = call_dtype(schema, arguments);
   const auto& chain = plan->chain(dtype);
+  const auto first = chain.front().route;
+  if (first == Route::kCpu || first == Route::kKernel) g_boxing.check_devices(handle, arguments);
   for (const auto& step : chain) {
     const bool may_go_on = step.may_refuse() && &step != &chain.back();
     if (!may_go_on) {

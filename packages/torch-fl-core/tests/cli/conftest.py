@@ -14,6 +14,8 @@ from catalogue import WHEELS
 from throwaway import Shelf, Wheel, install
 
 _MORE = (
+    Wheel("leaves", "import os; os._exit(0)\n"),
+    Wheel("chatty", "print('hello')\n"),
     Wheel("crashes", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n"),
     Wheel("waits", "import time; time.sleep(3600)\n"),
 )

@@ -79,6 +79,13 @@ def test_plugins_without_any() -> None:
     assert re.match(r"host +torch-fl-core +\S+ +chosen +yes +- +No other plugin fits", row)
 
 
+@pytest.mark.parametrize("command", ["plugins", "routes", "info"])
+def test_what_a_plugin_prints_is_not_among_the_json(command: str, shelf: Shelf) -> None:
+    env = {"PYTHONPATH": shelf.site("chatty"), "FLAGOS_DEVICE_ROOT": str(shelf.folder)}
+    assert answer(command, **env)
+    assert "hello" in run(command, **env).stderr
+
+
 def test_plugins_say_how_far_each_came_and_why(shelf: Shelf) -> None:
     env = {
         "PYTHONPATH": shelf.site("good", "noimport", "unknown"),

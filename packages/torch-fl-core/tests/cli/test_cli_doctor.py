@@ -62,7 +62,9 @@ BROKEN = {
         r"signal 11 \(SIGSEGV\)",
     ),
     "an abort": ("import os; os.abort()", r"signal 6 \(SIGABRT\)"),
-    "sys.exit": ("import sys; sys.exit(3)", r"exit code 3"),
+    "sys.exit": ("import sys; sys.exit(3)", r"exit code 3$"),
+    "sys.exit(0)": ("import sys; sys.exit(0)", r"exit code 0$"),
+    "os._exit(0)": ("import os; os._exit(0)", r"exit code 0$"),
     "an empty shell": ("", r"has no attribute '__version__'"),
     "a mistake": ("import os; os.nothing", r"AttributeError: .*nothing"),
     "killed": ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", r"signal 9 \(SIGKILL\)"),
@@ -127,6 +129,13 @@ def test_a_plugin_that_crashes_is_named(shelf: Shelf) -> None:
     assert states(found, "torch", "binary") == ["ok", "ok"], "they have nothing to do with it"
     rest = ("selection", "activation", "routes", "device", "import torch")
     assert states(found, *rest) == ["not tried"] * 5
+
+
+def test_a_plugin_that_ends_the_process_without_a_word_is_named(shelf: Shelf) -> None:
+    found = examine(PYTHONPATH=shelf.site("leaves"), FLAGOS_DEVICE_ROOT=str(shelf.folder))
+    assert found["plugin leaves"]["state"] == "FAILED"
+    assert found["plugin leaves"]["said"].endswith("exit code 0")
+    assert states(found, "plugin host", "selection") == ["ok", "not tried"]
 
 
 def test_a_plugin_that_hangs_is_named(shelf: Shelf, broken: Any) -> None:

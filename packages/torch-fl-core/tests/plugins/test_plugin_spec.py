@@ -21,6 +21,7 @@ from torch_fl.plugins.spec import (
     CompilePolicy,
     DelegateRuntime,
     Detection,
+    HostRuntime,
     Identity,
     Profiler,
     Routes,
@@ -48,6 +49,9 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: AbiRuntime("libx.so"), "absolute path"),
     (lambda: Routes(defaults="a.conf"), "Path"),  # type: ignore[arg-type]
     (lambda: Routes(profiles={"a/b": Path("x")}), "without '/'"),
+    (lambda: HostRuntime(devices=65), "from 1 to 64"),
+    (lambda: HostRuntime(devices=True), "from 1 to 64"),
+    (lambda: HostRuntime(memory_limit=-1), "bytes"),
     (lambda: TritonTarget(""), "backend"),
     (lambda: TritonTarget("cuda", warp_size=0), "warp_size"),
     (lambda: TritonTarget("cuda", guards=("no reference",)), "package.module:attribute"),

@@ -262,8 +262,93 @@ def test_what_a_kernel_for_the_target_returns_is_checked() -> None:
     wrong = routing.Kernel(lambda a: torch.empty(1, device="flagos"), on_target=True)
     routing.register("wrong", {"relu": wrong})
     routing.set("relu", "wrong")
-    with pytest.raises(TypeError, match="a cpu tensor, but returned a flagos"):
+    with pytest.raises(RuntimeError, match="a cpu tensor, but returned a flagos"):
         torch.relu(x())
+
+
+def test_a_kernels_type_error_is_not_dropped_by_an_operator_expression() -> None:
+    def wrong(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a.no_such_argument(1, 2, 3) if a.dim() == 1 else len(3)  # type: ignore[arg-type]
+
+    routing.set("mm", wrong)
+    with pytest.raises(RuntimeError, match=r"'wrong' of 'aten::mm' raised TypeError: .*len"):
+        x() @ x()
+
+
+def test_registering_again_changes_what_is_in_force() -> None:
+    routing.register("later", {"mm": lambda a, b: a * 2})
+    routing.set({"mm.default": "later", "abs": "later, boxing"})
+    assert torch.equal((x() @ x()).cpu(), X * 2)
+    routing.register("later", {"mm": lambda a, b: a * 3, "abs": lambda a: a * 5})
+    assert torch.equal((x() @ x()).cpu(), X * 3)
+    assert torch.equal(x().abs().cpu(), X * 5)
+    assert routing.explain("abs.default").route == "later"
+
+
+def test_setting_for_some_dtypes_and_for_all() -> None:
+    def routes() -> list[str]:
+        dtypes = (torch.int64, torch.bool, torch.float32)
+        return [routing.explain("add.Tensor", dtype).route for dtype in dtypes]
+
+    for mapping in (
+        {"add.Tensor[int64]": "cpu", "add.Tensor": "composite"},
+        {"add.Tensor": "composite", "add.Tensor[int64]": "cpu"},
+    ):
+        routing.set(mapping)
+        assert routes() == ["cpu", "composite", "composite"]
+        routing.reset()
+    routing.set("add.Tensor[int64, bool]", "cpu")
+    routing.set("add.Tensor", "composite")
+    assert routes() == ["cpu", "cpu", "composite"]
+    routing.set("add.Tensor[int64]", None)
+    assert routes() == ["composite", "cpu", "composite"]
+    routing.set("add.Tensor", None)
+    assert routes() == ["boxing"] * 3
+    with pytest.raises(routing.RouteError, match="'aten::mm' and 'mm' are the same"):
+        routing.set({"mm": "cpu", "aten::mm": "composite"})
+
+
+def test_boxing_of_what_the_target_composes_is_its_composition() -> None:
+    routing.set("default", "boxing, cpu")
+    with routing.report() as report:
+        assert torch.ones(2, 2, device="flagos").mean().item() == 1
+    assert not report.fallbacks
+
+
+CPU = torch.ones(2, 2)
+MIXED = {
+    "a scalar may come first": lambda a: torch.add(torch.tensor(1.0), a),
+    "another device behind": lambda a: a + CPU,
+    "another device before": lambda a: CPU + a,
+    "in place, from elsewhere": lambda a: torch.ones(2, 2).add_(a),
+    "out elsewhere": lambda a: torch.add(a, a, out=torch.ones(2, 2)),
+    "a list": lambda a: torch.cat([a, CPU]),
+    "mm": lambda a: a @ CPU,
+    "a list for each": lambda a: torch._foreach_add([a, CPU], 1)[1].cpu(),
+}
+
+
+@pytest.mark.parametrize("name", MIXED)
+@pytest.mark.parametrize("route", ["cpu", "a kernel"])
+def test_other_routes_apply_the_rules_about_devices(name: str, route: str) -> None:
+    def outcome() -> object:
+        try:
+            result = MIXED[name](x())
+        except RuntimeError as error:
+            return str(error)
+        return result.device, result.tolist()
+
+    expected = outcome()
+    calls: list[object] = []
+
+    def never(*args: object, **kwargs: object) -> object:
+        calls.append(args)
+        return NotImplemented
+
+    chain = "cpu" if route == "cpu" else [never, "boxing"]
+    with routing.use(dict.fromkeys(("add", "add_", "cat", "mm", "_foreach_add"), chain)):
+        assert outcome() == expected
+    assert not (calls and isinstance(expected, str))
 
 
 def test_registering_refuses_what_cannot_be() -> None:
@@ -287,7 +372,7 @@ def test_registering_refuses_what_cannot_be() -> None:
 )
 def test_what_a_kernel_returns_is_checked(operator: str, kernel: object, said: str) -> None:
     routing.set(f"{operator}.default", kernel)
-    with pytest.raises(TypeError, match=said):
+    with pytest.raises(RuntimeError, match=said):
         getattr(torch, operator)(x(), *([0, False] if operator == "sort" else []))
 
 
@@ -334,6 +419,10 @@ def test_random_numbers_stay_the_devices_under_a_wildcard() -> None:
     [
         lambda: routing.set(None, "cpu"),
         lambda: routing.set("mm", [3]),
+        lambda: routing.set("mm", 3),
+        lambda: routing.set({"mm": "cpu"}, "boxing"),
+        lambda: routing.use({"mm": None}).__enter__(),
+        lambda: routing.use({"mm": routing.Kernel(torch.relu)}).__enter__(),
         lambda: routing.use("mm"),
         lambda: routing.explain(None),
         lambda: routing.explain("mm", "float32"),

@@ -278,9 +278,9 @@ def test_the_table_follows_its_rules(
 
 def test_wildcards_do_not_explode() -> None:
     table = _table("*a" * 40 + "*b = cpu")
-    started = time.perf_counter()
+    started = time.process_time()
     assert _chain(table, "aten::" + "a" * 2000) == ""
-    assert time.perf_counter() - started < 1
+    assert time.process_time() - started < 1
 
 
 def test_all_operators_are_resolved_in_a_moment() -> None:
@@ -291,9 +291,9 @@ def test_all_operators_are_resolved_in_a_moment() -> None:
     table = _table(text, wild + "*.out = cpu\n_foreach_* = composite\ndefault = cpu")
 
     def seconds() -> float:
-        started = time.perf_counter()
+        started = time.process_time()
         for operator in operators:
             table.resolve(operator)
-        return time.perf_counter() - started
+        return time.process_time() - started
 
     assert min(seconds() for _ in range(5)) < 0.05

@@ -105,8 +105,9 @@ def run(
         said = f"no answer within {time_limit:g} s"
     elif process.returncode < 0:
         said = f"signal {-process.returncode} ({_signal(-process.returncode)})"
-    elif process.returncode:
-        said = f"exit code {process.returncode}: {output.rpartition(chr(10))[2]}"
+    elif process.returncode or running is not None:
+        last = output.rpartition("\n")[2]
+        said = f"it ended the process with exit code {process.returncode}{last and f': {last}'}"
     else:
         return Child(tuple(findings), crashed=False)
     if running is None:  # all checks had been made, or one has failed

@@ -136,7 +136,8 @@ def _library_paths() -> Iterator[Finding]:
         ("PYTHONPATH", ("torch/__init__.py", "torch.py", "torch_fl/__init__.py")),
     ):
         for folder in filter(None, os.environ.get(variable, "").split(os.pathsep)):
-            found = [path.name for pattern in patterns for path in Path(folder).glob(pattern)]
+            paths = [path for pattern in patterns for path in Path(folder).glob(pattern)]
+            found = [str(path.relative_to(folder)) for path in paths]
             if found:
                 wrong = True
                 said = f"{folder} has {_some(sorted(found))}, before what is installed"

@@ -43,7 +43,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print what is known: 0, or 1 where flagos cannot be used and most is not."""
     from torch_fl.cli import tables
 
-    info = collect()
+    with tables.others_on_stderr():
+        info = collect()
     if arguments.json:
         tables.print_json(asdict(info))
     else:

@@ -27,7 +27,8 @@ def run(arguments: argparse.Namespace) -> int:
     from torch_fl.cli import tables
     from torch_fl.plugins import selection
 
-    chosen = selection.current()
+    with tables.others_on_stderr():
+        chosen = selection.current()
     if arguments.json:
         tables.print_json(as_dict(chosen))
     else:

@@ -26,7 +26,8 @@ ADVICE = {
     "plugins": "Reinstall what the traceback names: a plugin (FLAGOS_DISABLE_PLUGINS=<name> leaves "
     "it out), or a package that torch-fl-core needs.",
     "activation": "FLAGOS_PLUGIN=host uses none of the installed plugins.",
-    "routes": "Correct the line, or unset the variable that names it.",
+    "routes": "Correct the line. What a variable names can be unset; what a plugin brings is for "
+    "its makers, and FLAGOS_PLUGIN=host works without it.",
     "device": "FLAGOS_PLUGIN=host works without any accelerator; if that is well, look at the "
     "plugin, its driver and its SDK.",
     "exit": "What was computed is right, but the process does not end well: tell the makers of the "

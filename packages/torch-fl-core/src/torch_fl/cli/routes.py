@@ -63,11 +63,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print routes: 0, 1 where there is no such operator, 2 where there is no such dtype."""
+    from torch_fl.cli import tables
     from torch_fl.cli.device import activate
 
     if arguments.operator and arguments.all:
         raise UsageError("name an operator, or say --all, but not both.")
-    activate()
+    with tables.others_on_stderr():
+        activate()
     dtype = _dtype(arguments.dtype)
     if arguments.operator:
         return _explain(arguments.operator, dtype, as_json=arguments.json)

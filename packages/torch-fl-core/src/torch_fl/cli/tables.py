@@ -6,10 +6,11 @@ aligned text, one row a line and nothing cut, which grep and awk can read from r
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -83,6 +84,13 @@ class Page:
         for row in rows:  # the gap after an empty column indents
             grid.add_row(*([""] if indent else []), *map(_cell, row))
         self._console.print(grid)
+
+
+@contextlib.contextmanager
+def others_on_stderr() -> Iterator[None]:
+    """What plugins and PyTorch print must not come among what a command prints."""
+    with contextlib.redirect_stdout(sys.stderr):
+        yield
 
 
 def print_json(value: object) -> None:

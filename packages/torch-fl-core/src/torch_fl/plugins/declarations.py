@@ -18,6 +18,7 @@ RESERVED_NAMES = frozenset(
 )
 HOST = "host"  # the embedded plugin
 LARGEST_PRIORITY = 1000
+MOST_HOST_DEVICES = 64
 
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 
@@ -99,6 +100,16 @@ class HostRuntime:
     devices: int = 1
     memory_limit: int = 0
     guard: bool = False
+
+    def __post_init__(self) -> None:
+        if not is_count(self.devices) or not 1 <= self.devices <= MOST_HOST_DEVICES:
+            raise ValueError(
+                f"devices must be a number from 1 to {MOST_HOST_DEVICES}, but is {self.devices!r}."
+            )
+        if not is_count(self.memory_limit):
+            raise ValueError(f"memory_limit must be bytes, but is {self.memory_limit!r}.")
+        if not isinstance(self.guard, bool):
+            raise TypeError(f"guard must be True or False, but is {self.guard!r}.")
 
 
 @dataclass(frozen=True)

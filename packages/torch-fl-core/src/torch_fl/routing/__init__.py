@@ -5,10 +5,10 @@ docs/routing.md is the guide.
 
 from __future__ import annotations
 
-from torch_fl.routing.engine import refresh, reset, set, use
+from torch_fl.routing.engine import refresh, register, reset, set, use
 from torch_fl.routing.errors import RouteError
 from torch_fl.routing.explain import Alternative, Explanation, Explanations, explain
-from torch_fl.routing.kernels import Kernel, register
+from torch_fl.routing.kernels import Kernel
 from torch_fl.routing.report import Fallback, Report, Row, fallbacks, report
 
 __all__ = [

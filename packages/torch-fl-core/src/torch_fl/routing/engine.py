@@ -10,6 +10,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import ContextDecorator
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from torch_fl import _C
@@ -19,6 +20,7 @@ from torch_fl.routing import environment, files, kernels, plans
 from torch_fl.routing.checks import Operators
 from torch_fl.routing.errors import RouteError
 from torch_fl.routing.grammar import DEFAULT, Entry, Words, parse_entry, short
+from torch_fl.routing.kernels import Kernel
 from torch_fl.routing.patterns import Operator, Pattern
 from torch_fl.routing.plans import Facts, Plan
 from torch_fl.routing.table import Layer, Table
@@ -115,21 +117,17 @@ class Engine:
     def set(self, routes: Mapping[str, Chain | None]) -> None:
         """See `torch_fl.routing.set`."""
         with self._lock:
+            entries = self._entries(
+                {name: "cpu" if chain is None else chain for name, chain in routes.items()},
+                "routing.set",
+            )
             changed = dict(self._set)
-            entries = []
-            for pattern, chain in routes.items():
-                removing = chain is None
-                entry = self._entry(pattern, "cpu" if chain is None else chain, "routing.set")
-                entries.append(entry)
-                changed = {
-                    key: other
-                    for key, other in changed.items()
-                    if key != (entry.pattern, entry.dtypes)
-                    and not (key[0] == entry.pattern and entry.dtypes is None)
-                }
-                if not removing:
+            added = []
+            for entry, chain in zip(entries, routes.values(), strict=True):
+                changed = _without(changed, entry, everything=chain is None)
+                if chain is not None:
                     changed[entry.pattern, entry.dtypes] = entry
-            added = (entry for entry in entries if entry in changed.values())
+                    added.append(entry)
             self._check(Layer("set", tuple(added)))
             self._change(self._below, changed, self._matching(entries))
 
@@ -138,6 +136,17 @@ class Engine:
         with self._lock:
             self.refresh()
             self._change(self._below, self._set, self._facts)
+
+    def register(self, provider: str, given: Mapping[str, Function | Kernel]) -> None:
+        """See `torch_fl.routing.register`."""
+        with self._lock:
+            kernels.register(provider, given)
+            layers = self.table().layers
+            if any(provider in entry.chain for layer in layers for entry in layer.entries):
+                names = [str(Operator.of(name)) for name in given]
+                if not self.facts().keys() >= {*names}:
+                    self.refresh()
+                self._change(self._below, self._set, names)
 
     def reset(self) -> None:
         """See `torch_fl.routing.reset`."""
@@ -220,10 +229,26 @@ class Engine:
             f"what another package has registered for flagos",
         )
 
+    def _entries(self, routes: Mapping[str, Chain], source: str) -> tuple[Entry, ...]:
+        """The entries of a call, which says of no pattern two things."""
+        found: dict[tuple[str, frozenset[str] | None], str] = {}
+        entries = []
+        for pattern, chain in routes.items():
+            entry = self._entry(pattern, chain, source)
+            other = found.setdefault((entry.pattern, entry.dtypes), pattern)
+            if other != pattern:
+                raise _error(entry, f"{pattern!r} and {other!r} are the same and routed twice")
+            entries.append(entry)
+        return tuple(entries)
+
     def _entry(self, pattern: str, chain: Chain, source: str) -> Entry:
         if not isinstance(pattern, str):
             raise TypeError(f"Routes are set by an operator's name, but got {pattern!r}.")
-        routes = [chain] if isinstance(chain, str) or callable(chain) else list(chain)
+        if isinstance(chain, str) or callable(chain):
+            chain = [chain]
+        elif not isinstance(chain, Iterable):
+            raise _no_route(pattern, chain)
+        routes = list(chain)
         heading = parse_entry(pattern, "cpu", source, words=self.words())
         self._know(heading)
         if problem := self._operators.problem(heading, later=False):
@@ -246,7 +271,7 @@ class Engine:
         Without an overload it is for those that do not take `out=`, which other arguments need.
         """
         if not callable(function):
-            raise TypeError(f"A route is a word or a function, but got {function!r}.")
+            raise _no_route(entry.pattern, function)
         pattern = Pattern(entry.pattern)
         meant = [
             name
@@ -266,9 +291,7 @@ class Engine:
     def enter(self, routes: Mapping[str, Chain]) -> tuple[_C.Scope, Layer]:
         """Opens a scope in this thread."""
         with self._lock:
-            entries = tuple(
-                self._entry(pattern, chain, "routing.use") for pattern, chain in routes.items()
-            )
+            entries = self._entries(routes, "routing.use")
             layer = Layer("use", entries)
             self._check(layer)
             table = self._table((*self._outer(), *_inner.layers, layer))
@@ -282,6 +305,30 @@ class Engine:
         """Closes it, whichever was opened after it."""
         _C.close_scope(scope)
         _inner.layers = tuple(other for other in _inner.layers if other is not layer)
+
+
+_Set = dict[tuple[str, frozenset[str] | None], Entry]
+
+
+def _without(routes: _Set, entry: Entry, *, everything: bool) -> _Set:
+    """What was set, less what `entry` is about. `everything`: of a pattern all dtypes' lines."""
+    kept: _Set = {}
+    for (pattern, dtypes), other in routes.items():
+        if pattern != entry.pattern:
+            kept[pattern, dtypes] = other
+        elif entry.dtypes is None:
+            if dtypes is not None and not everything:
+                kept[pattern, dtypes] = other
+        elif dtypes is None:
+            kept[pattern, dtypes] = other
+        elif rest := dtypes - entry.dtypes:
+            kept[pattern, rest] = replace(other, dtypes=rest)
+    return kept
+
+
+def _no_route(pattern: str, given: object) -> TypeError:
+    hint = " A Kernel is registered first: routing.register." if isinstance(given, Kernel) else ""
+    return TypeError(f"The route of {pattern!r} is a word or a function, but got {given!r}.{hint}")
 
 
 def _error(entry: Entry, problem: str) -> RouteError:
@@ -299,9 +346,10 @@ def set(routes: str | Mapping[str, Chain | None], chain: Chain | None = None) ->
         torch_fl.routing.set("relu", my_function)
         torch_fl.routing.set("mm", None)          # what the configuration says, again
 
-    Calls under way in other threads finish on the route that they began with. A function is kept as
-    long as the process lives, so define it once. An operator that
-    only PyTorch's own compositions run (`explain` says so) is first registered with PyTorch's
+    What was set for some dtypes of a pattern stays when the pattern is set for all, and answers
+    for these; None takes it back too. Calls under way in other threads finish on the route that
+    they began with. A function is kept as long as the process lives, so define it once. An operator
+    that only PyTorch's own compositions run (`explain` says so) is first registered with PyTorch's
     dispatcher when a route names it: do that before other threads call it.
 
     Args:
@@ -316,7 +364,28 @@ def set(routes: str | Mapping[str, Chain | None], chain: Chain | None = None) ->
     """
     if not isinstance(routes, str | Mapping):
         raise TypeError(f"set() takes an operator's name or a mapping, but got {routes!r}.")
+    if not isinstance(routes, str) and chain is not None:
+        raise TypeError(f"set() of a mapping takes no chain beside it, but got {chain!r}.")
     ENGINE.set({routes: chain} if isinstance(routes, str) else routes)
+
+
+def register(provider: str, kernels: Mapping[str, Function | Kernel]) -> None:
+    """Makes kernels known as the route `provider`; more can be added later.
+
+    Where the route is in force already, they run from now on (within open blocks of `use`: from
+    the next block on). Files and variables are read when torch_fl is imported, so they cannot name
+    what is registered later.
+
+    Args:
+        provider: the word for them in chains, such as "mine".
+        kernels: by operator, such as "add.Tensor"; without an overload the unnamed one ("mm").
+
+    Raises:
+        ValueError: the word cannot be a route, there is no such operator, or a kernel is for the
+            target of a backend that stands on no other device.
+        TypeError: a kernel that cannot be called.
+    """
+    ENGINE.register(provider, kernels)
 
 
 def refresh() -> None:

@@ -163,7 +163,7 @@ def _fixed(facts: Facts, dtype: torch.dtype | None) -> Explanation:
         why = "another package has registered a kernel of its own for flagos"
         chain = (facts.own,)
     else:
-        why = "memory, copies and views are the device's own"
+        why = "the device's own, as memory, copies and views are"
         chain = (facts.own,)
     return Explanation(facts.name, dtype, chain, why, None, None, "", ())
 

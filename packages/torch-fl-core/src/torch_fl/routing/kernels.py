@@ -19,7 +19,7 @@ from torch_fl.plugins import selection
 from torch_fl.routing import grammar
 from torch_fl.routing.patterns import Operator
 
-__all__ = ["Kernel", "register"]
+__all__ = ["Kernel"]
 
 NAMESPACE: Final = "flagos_kernels"
 
@@ -79,17 +79,7 @@ _library: torch.library.Library | None = None
 
 
 def register(provider: str, kernels: Mapping[str, Function | Kernel]) -> None:
-    """Makes kernels known as the route `provider`; more can be added later.
-
-    Args:
-        provider: the word for them in chains, such as "mine".
-        kernels: by operator, such as "add.Tensor"; without an overload the unnamed one ("mm").
-
-    Raises:
-        ValueError: the word cannot be a route, there is no such operator, or a kernel is for the
-            target of a backend that stands on no other device.
-        TypeError: a kernel that cannot be called.
-    """
+    """Makes kernels known, see `torch_fl.routing.register`; changes no route in force."""
     grammar.vocabulary(providers=[provider])
     plugin = selection.current().plugin
     if plugin is not None and provider == plugin.name:
@@ -211,7 +201,11 @@ def _checked(operator: Operator, function: Function, device: str) -> Function:
 
     @functools.wraps(function)
     def kernel(*args: Any, **kwargs: Any) -> Any:
-        result = function(*args, **kwargs)
+        try:
+            result = function(*args, **kwargs)
+        except TypeError as error:
+            # Python takes a TypeError out of `a @ b` for "there is no such operator", and drops it.
+            raise RuntimeError(f"{_name(operator, function)} raised TypeError: {error}") from error
         if result is NotImplemented:
             _C.refuse_call()
             raise _Refused
@@ -250,11 +244,13 @@ def _described(value: object) -> str:
     return f"a {value.device} tensor" if isinstance(value, torch.Tensor) else repr(value)[:60]
 
 
-def _wrong(operator: Operator, function: Function, wanted: str, got: str) -> TypeError:
+def _wrong(operator: Operator, function: Function, wanted: str, got: str) -> RuntimeError:
+    return RuntimeError(f"{_name(operator, function)} must return {wanted}, but returned {got}.")
+
+
+def _name(operator: Operator, function: Function) -> str:
     name = getattr(function, "__name__", repr(function))
-    return TypeError(
-        f"The kernel {name!r} of '{operator}' must return {wanted}, but returned {got}."
-    )
+    return f"The kernel {name!r} of '{operator}'"
 
 
 def words(aliases: Mapping[str, str]) -> grammar.Words:

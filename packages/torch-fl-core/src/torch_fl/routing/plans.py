@@ -77,7 +77,9 @@ def offer(facts: Facts, route: str) -> Offer:
         reason = "" if facts.cpu else "the CPU has no kernel for it, or not from the same numbers"
         return Offer(route, ("cpu", "cpu", None) if facts.cpu else None, reason)
     if route == "boxing":
-        reason = "" if facts.boxing else "the target has no kernel of its own for it"
+        if not facts.boxing and facts.composite:
+            return Offer(route, ("composite", "composite", None))  # as on the target
+        reason = "" if facts.boxing else "the target has no kernel for it"
         return Offer(route, ("boxing", "boxing", None) if facts.boxing else None, reason)
     if route == "composite":
         reason = "" if facts.composite else "PyTorch does not compose it of other operators"
