@@ -42,13 +42,14 @@ class Command:
 @dataclass(frozen=True)
 class Area:
     """`minutes` is the budget of the normal run; `full` are the commands of `--full`, where they
-    differ from the normal ones."""
+    differ from the normal ones. An area `on_request` is only run when it is named."""
 
     name: str
     about: str
     minutes: int
     commands: tuple[Command, ...] = ()
     full: tuple[Command, ...] = field(default=())
+    on_request: bool = False
 
     def chosen(self, full: bool) -> tuple[Command, ...]:
         return self.full if full and self.full else self.commands
@@ -102,5 +103,12 @@ AREAS = (
         14,
         (_op_db("ci"),),
         (_op_db("full"),),
+    ),
+    Area(
+        "ecosystem",
+        "other people's libraries, in an environment of their own (only with --ecosystem)",
+        15,
+        (Command("dev", "ecosystem"),),
+        on_request=True,
     ),
 )

@@ -9,13 +9,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ci.dev import asan, bench, bootstrap, checks, docs, lint, process, testing, wheels
+from ci.dev import (
+    asan,
+    bench,
+    bootstrap,
+    checks,
+    docs,
+    ecosystem,
+    lint,
+    process,
+    testing,
+    wheels,
+)
 from ci.dev.areas import AREAS
 from ci.dev.errors import StepError, UserError
 from ci.dev.layout import Environment, Layout, find_environment
 
 ROOT = Path(__file__).resolve().parents[2]
-COMMANDS = ("run", "test", "lint", "bench", "asan", "wheels", "docs")
+COMMANDS = ("run", "test", "lint", "bench", "asan", "wheels", "ecosystem", "docs")
 
 # pytest's options whose next word is a value that may look like a path to tests.
 VALUED = ("--ignore", "--ignore-glob", "--deselect", "--basetemp", "--confcutdir", "-k", "-m")
@@ -43,6 +54,7 @@ areas (with their budgets on 2 cores):
 examples:
   ./dev test
   ./dev test --area unit --time-report
+  ./dev test --ecosystem           transformers, Lightning, timm, ... in .venv-ecosystem
   ./dev test --full                also the slow tests and the whole operator database
   ./dev test -- -k dropout -x      arguments for pytest (areas without pytest are left out)
 """
@@ -75,9 +87,19 @@ examples:
 
 What is compiled already is only linked. docs/compatibility-policy.md has the rules for versions.
 """
+ECOSYSTEM = """\
+rows:
+{rows}
+
+examples:
+  ./dev ecosystem                  runs what has not gone well since the last change
+  ./dev ecosystem timm_models --again
+
+It makes .venv-ecosystem, with its own torch and the libraries in ci/ecosystem/requirements.txt.
+"""
 DOCS = """\
 examples:
-  ./dev docs                       writes build/docs/environment.md
+  ./dev docs                       writes build/docs/environment.md and docs/ecosystem.md
 """
 
 
@@ -127,6 +149,9 @@ def parser() -> argparse.ArgumentParser:
     test.add_argument("--full", action="store_true", help="everything, budgets or not")
     test.add_argument("--time-report", action="store_true", help="end with minutes per area")
     test.add_argument("--area", **several, help="only these areas")
+    test.add_argument(
+        "--ecosystem", action="store_true", help="other people's libraries, instead of the rest"
+    )
     parts = "\n".join(f"  {part.name:<13} {part.about}" for part in lint.PARTS)
     linting = add("lint", "check style, types and common mistakes", LINT.format(parts=parts))
     linting.add_argument("--fix", action="store_true", help="mend what can be mended")
@@ -136,6 +161,12 @@ def parser() -> argparse.ArgumentParser:
     benching.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the benchmark")
     add("asan", "run the threads test under AddressSanitizer", ASAN)
     add("wheels", "make the wheels, check them, try them in a second environment", WHEELS)
+    rows = "\n".join(f"  {row.script:<22} {row.library}" for row in ecosystem.ROWS)
+    libraries = add(
+        "ecosystem", "run other people's libraries on flagos", ECOSYSTEM.format(rows=rows)
+    )
+    libraries.add_argument("name", nargs="*", help="only these rows")
+    libraries.add_argument("--again", action="store_true", help="also what went well before")
     add("docs", "generate the pages that are made from the code", DOCS)
     return top
 
@@ -176,17 +207,20 @@ def _dispatch(options: argparse.Namespace, rest: list[str]) -> int:
     checks.check_platform()
     torch = options.torch or "pinned"
     environment = find_environment(Layout(ROOT), torch, bool(options.no_venv))
-    if rest and options.command in ("lint", "wheels", "docs"):
+    if rest and options.command in ("lint", "wheels", "ecosystem", "docs"):
         raise UserError(
             f"./dev {options.command} takes nothing after `--` (got: {' '.join(rest)})."
         )
     if options.command == "docs":
         return docs.main(environment.layout)
+    if options.command == "ecosystem":
+        return ecosystem.main(environment, options.name, options.again)
     if options.command == "wheels":
         return wheels.main(environment)
     if options.command == "test":
+        areas = [*options.area, *(["ecosystem"] if options.ecosystem else [])]
         request = testing.Request(
-            tuple(options.area), options.full, options.time_report, *split_tests(rest)
+            tuple(areas), options.full, options.time_report, *split_tests(rest)
         )
         return testing.main(environment, request)
     if options.command == "lint":

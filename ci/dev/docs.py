@@ -1,7 +1,8 @@
 """Owns: `./dev docs`: the pages that are made from the code, so that they cannot be behind it.
 
-They are build products, in build/docs. No environment is needed: the code that they are made from
-is loaded by its path and imports the standard library alone.
+They are build products, in build/docs, but for those that are made from recorded evidence, which
+lie in docs. No environment is needed: the code that they are made from is loaded by its path and
+imports the standard library alone.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
+from ci.dev import ecosystem_evidence
 from ci.dev.errors import UserError
 from ci.dev.layout import Layout
 
@@ -35,7 +37,8 @@ def main(layout: Layout) -> int:
     page = layout.root / "build" / "docs" / "environment.md"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(environment_page(load(source)), encoding="utf-8")
-    print(f"dev: wrote {os.path.relpath(page, layout.root)}")
+    for written in (page, ecosystem_evidence.write_page(layout)):
+        print(f"dev: wrote {os.path.relpath(written, layout.root)}")
     return 0
 
 

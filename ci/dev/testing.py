@@ -52,9 +52,10 @@ def choose(request: Request) -> list[Area]:
         )
     if request.areas:
         return [area for area in AREAS if area.name in request.areas]
+    usual = [area for area in AREAS if not area.on_request]
     if request.narrows:
-        return [area for area in AREAS if area.takes_pytest_arguments]
-    return list(AREAS)
+        return [area for area in usual if area.takes_pytest_arguments]
+    return usual
 
 
 def main(environment: Environment, request: Request) -> int:
