@@ -78,7 +78,7 @@ def test_module_of_devices() -> None:
         assert isinstance(torch.cuda.current_stream(), torch.Stream)
         assert torch.Stream("cuda").device.type == "flagos"
         assert torch.Event("cuda").device.type == "flagos"
-        with torch.random.fork_rng(device_type="cuda"):
+        with torch.random.fork_rng([0], device_type="cuda"):
             torch.cuda.manual_seed(3)
         assert issubclass(torch.cuda.OutOfMemoryError, RuntimeError)
 
@@ -126,9 +126,19 @@ def test_checkpoints(tmp_path: Path) -> None:
             assert torch.load(path, map_location=place).is_cuda
         assert torch.load(path, map_location=lambda storage, _: storage.cuda()).is_cuda
     assert torch.load(path).device.type == "flagos"
-    # As long as "flagos", so that the archive's records keep their sizes.
-    old = path.read_bytes().replace(b"flagos:0", b"cuda:0  ")
-    assert old != path.read_bytes()
+
+
+def test_checkpoints_of_cuda(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "x.pt"
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.serialization, "location_tag", lambda storage: "cuda:0")
+        torch.save(torch.arange(3), path)
+    with pytest.raises(RuntimeError, match="CUDA"):
+        torch.load(path)
+    with torch_fl.migrate() as migration:
+        assert torch.load(path).device == torch.device("flagos", 0)
+        assert torch.load(path, map_location={"cuda:0": "cpu"}).device.type == "cpu"
+    assert [row.name for row in migration.rewrites] == ["torch.load('cuda:0')"]
 
 
 def test_legacy_types() -> None:

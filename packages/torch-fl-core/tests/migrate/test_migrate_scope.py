@@ -181,5 +181,6 @@ def test_other_processes(start: str) -> None:
             print(pool.submit(torch.cuda.device_count).result())
         """,
         FLAGOS_MIGRATE="1",
+        FLAGOS_HOST_DEVICES="3",
     )
-    assert said.strip() == "1"
+    assert said.strip() == "3"
