@@ -63,10 +63,10 @@ def _core_tests(marker: str) -> Command:
     return Command("pytest", f"{CORE}/tests", ("-n", WORKERS), marker)
 
 
-def _op_db(tier: str) -> Command:
+def _conformance(tier: str) -> Command:
     return Command(
         "module",
-        "torch_fl.testing.op_db",
+        "torch_fl.testing",
         ("--tier", tier, "--workers", WORKERS),
         package=CORE,
     )
@@ -99,10 +99,10 @@ AREAS = (
     ),
     Area(
         "opdb",
-        "PyTorch's operator database on flagos against CPU",
+        "PyTorch's own databases (torch-fl conformance) on flagos against CPU",
         14,
-        (_op_db("ci"),),
-        (_op_db("full"),),
+        (_conformance("ci"),),
+        (_conformance("full"),),
     ),
     Area(
         "ecosystem",

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from types import ModuleType
 
-from ci.dev import ecosystem_evidence
+from ci.dev import coverage, ecosystem_evidence
 from ci.dev.errors import UserError
 from ci.dev.layout import Layout
 
@@ -37,7 +37,7 @@ def main(layout: Layout) -> int:
     page = layout.root / "build" / "docs" / "environment.md"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(environment_page(load(source)), encoding="utf-8")
-    for written in (page, ecosystem_evidence.write_page(layout)):
+    for written in (page, coverage.write_page(layout), ecosystem_evidence.write_page(layout)):
         print(f"dev: wrote {os.path.relpath(written, layout.root)}")
     return 0
 

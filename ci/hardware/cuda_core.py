@@ -276,7 +276,7 @@ def op_db() -> tuple[int, str]:
     return run(
         PYTHON,
         "-m",
-        "torch_fl.testing.op_db",
+        "torch_fl.testing",
         "--tier",
         "ci",
         "--workers",

@@ -129,7 +129,7 @@ def copy(tmp_path: Path) -> Copy:
         "csrc/device/guard.cpp": "int a;",
         "include/flagos/runtime.h": "int b;",
         "src/torch_fl/__init__.py": "",
-        "src/torch_fl/testing/op_db.py": "",
+        "src/torch_fl/testing/__main__.py": "",
         "tests/test_core.py": "",
         "bench/dispatch.py": "",
         "bench/_timing.py": "",

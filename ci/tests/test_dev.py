@@ -101,21 +101,21 @@ def test_test_runs_the_areas_and_ends_in_the_sum(copy: Copy) -> None:
     runs = copy.test_runs()
     assert [run[-1] for run in runs] == ["ci/tests", "packages/torch-fl-core/tests"]
     assert "not slow and not opdb" in runs[1]
-    assert copy.calls("torch_fl.testing.op_db")[0][-4:] == ["--tier", "ci", "--workers", "2"]
+    assert copy.calls("torch_fl.testing")[0][-4:] == ["--tier", "ci", "--workers", "2"]
     assert copy.calls("wheels")[-1][-2:] == [str(copy.root / "dev"), "wheels"]
 
 
 def test_full_adds_the_slow_tests_and_the_whole_database(copy: Copy) -> None:
     copy.dev("test", "--full")
     assert any("slow and not opdb" in run for run in copy.test_runs())
-    assert "full" in copy.calls("torch_fl.testing.op_db")[0]
+    assert "full" in copy.calls("torch_fl.testing")[0]
 
 
 def test_a_failing_area_does_not_stop_the_next(copy: Copy) -> None:
     copy.plan(pytest=[5, 1])
     done = copy.dev("test")
     assert done.returncode == 1
-    assert copy.calls("torch_fl.testing.op_db")
+    assert copy.calls("torch_fl.testing")
     assert "to run it again: ./dev test --area unit" in done.stdout
     assert done.stdout.splitlines()[-1] == "90 passed, 2 failed"
 
@@ -165,7 +165,7 @@ def test_named_tests_run_alone_whatever_their_markers(copy: Copy) -> None:
     (run,) = copy.test_runs()
     assert run[-2:] == ["-x", f"{copy.core / 'tests' / 'test_core.py'}::test_slow"]
     assert "not slow and not opdb" not in run
-    assert not copy.calls("torch_fl.testing.op_db")
+    assert not copy.calls("torch_fl.testing")
 
 
 @pytest.mark.parametrize("words", [("test", "--area", "nope"), ("lint", "--part", "nope")])

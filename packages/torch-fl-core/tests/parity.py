@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from torch_fl.testing.op_db import tree
-from torch_fl.testing.op_db.call import Outcome, perform
-from torch_fl.testing.op_db.compare import Expectation, compare
-from torch_fl.testing.op_db.movers import CPU, Arguments, Mover
+from torch_fl.testing.harness import tree
+from torch_fl.testing.harness.call import Outcome, perform
+from torch_fl.testing.harness.compare import Expectation, compare
+from torch_fl.testing.harness.movers import CPU, Arguments, Mover
 
 if TYPE_CHECKING:
     from collections.abc import Callable

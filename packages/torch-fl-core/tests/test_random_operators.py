@@ -20,7 +20,7 @@ from torch import distributions, nn
 from torch.nn import functional
 
 import torch_fl  # noqa: F401  (makes the device)
-from torch_fl.testing.op_db import tree
+from torch_fl.testing.harness import tree
 
 if TYPE_CHECKING:
     from collections.abc import Callable

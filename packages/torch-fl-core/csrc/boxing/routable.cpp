@@ -24,8 +24,11 @@ bool has_composition(const c10::OperatorHandle& handle) {
          handle.hasKernelForDispatchKey(DispatchKey::CompositeExplicitAutogradNonFunctional);
 }
 
-// Results of a view share memory with an argument; on another route they would not.
-bool is_view(const c10::FunctionSchema& schema) {
+// Results of a view share memory with an argument, and as_strided_ and its like look at their
+// argument's memory in another way; on another route they would not.
+bool is_view(const c10::OperatorHandle& handle) {
+  const auto& schema = handle.schema();
+  if (handle.hasTag(at::Tag::inplace_view)) return true;
   return std::any_of(schema.returns().begin(), schema.returns().end(), [](const auto& result) {
     return result.alias_info() != nullptr && !result.alias_info()->isWrite();
   });
@@ -54,7 +57,7 @@ Routable describe(const c10::OperatorHandle& handle) {
   if (const auto* op = routing::find_installed(name)) {
     const bool refusing = op->route == Route::kBoxing && !result.boxing && op->kernel != nullptr;
     result.own = refusing ? "" : routing::name_of(op->route);
-    result.fixed = op->kernel == nullptr || is_view(handle.schema());
+    result.fixed = op->kernel == nullptr || is_view(handle);
     return result;
   }
   result.fixed = handle.hasKernelForDispatchKey(DispatchKey::PrivateUse1);
@@ -64,7 +67,7 @@ Routable describe(const c10::OperatorHandle& handle) {
     result.own = "another package's";
     return result;
   }
-  result.fixed = !result.implicit && is_view(handle.schema());
+  result.fixed = !result.implicit && is_view(handle);
   if (result.boxing) {
     result.own = "boxing";
   } else if (result.composite || result.implicit) {

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdio>
 #include <string>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
@@ -79,6 +80,19 @@ void bring_home(c10::IValue& result, c10::DeviceIndex device) {
   if (tensor.device().is_cpu()) result = tensor.to(c10::Device(kFlagos, device));
 }
 
+// Whether a list that the operator writes has a tensor twice. Of copies each would be written once.
+bool writes_one_twice(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite() || !arguments[i].isTensorList()) continue;
+    std::unordered_set<const c10::TensorImpl*> seen;
+    for (const at::Tensor& tensor : arguments[i].toTensorVector()) {
+      if (!seen.insert(tensor.unsafeGetTensorImpl()).second) return true;
+    }
+  }
+  return false;
+}
+
 // What the operator writes and PyTorch does not count above it, the _foreach_ operators' lists and
 // everything of an operator that is not PyTorch's own. The kernel counts on its copies.
 class Uncounted {
@@ -148,6 +162,14 @@ void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::ji
   }
   const auto& schema = handle.schema();
   const size_t base = stack->size() - schema.arguments().size();
+  if (handle.operator_name().name.starts_with("aten::_foreach_") &&
+      writes_one_twice(schema, c10::ArrayRef<c10::IValue>(*stack).slice(base))) {
+    // PyTorch's decomposition works tensor by tensor, and each of its operators comes here again.
+    Uncounted uncounted(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
+    handle.redispatchBoxed(c10::DispatchKeySet(kComposition), stack);
+    uncounted.count();
+    return;
+  }
   const auto device = device_of_call(c10::ArrayRef<c10::IValue>(*stack).slice(base));
   const bool astray = device >= 0 && led_by_cpu(c10::ArrayRef<c10::IValue>(*stack).slice(base));
   size_t bytes = 0;

@@ -100,6 +100,19 @@ COMMANDS = (
         ),
     ),
     Command(
+        name="conformance",
+        summary="compare the device with stock CPU in PyTorch's own databases",
+        module="torch_fl.cli.conformance",
+        examples=(
+            ("torch-fl conformance", "every suite, the ci tier; exit code 0 when all is equal"),
+            ("torch-fl conformance --suite op_db --ops 'add,linalg.*' --verbose", "a few entries"),
+            ("torch-fl conformance --suite optim_db --configuration plain", "one configuration"),
+            ("torch-fl conformance --tier full --out r.jsonl --resume", "hours; may be stopped"),
+            ("torch-fl conformance --merge a.jsonl b.jsonl", "what the shards of a run gave"),
+            ("torch-fl conformance --selfcheck", "whether the suites see wrong operators"),
+        ),
+    ),
+    Command(
         name="completion",
         summary="print a script by which a shell completes commands",
         module="torch_fl.cli.completion",

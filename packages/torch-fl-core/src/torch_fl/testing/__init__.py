@@ -1,5 +1,10 @@
 """Owns: the conformance suite, what a backend of the ``flagos`` device must be able to show.
 
-``python -m torch_fl.testing.op_db`` runs PyTorch's own operator database against stock CPU.
-Nothing here is imported by the device itself.
+PyTorch's own databases of operators, modules and optimizers, the device against stock CPU::
+
+    torch-fl conformance                 # with a table at the end
+    pytest --pyargs torch_fl.testing     # one item for each entry and pass; see pytest_plugin
+
+``suites`` says what is run, ``harness`` how, ``running`` puts a run together, ``evidence`` keeps
+what came out. Nothing here is imported by the device itself.
 """
