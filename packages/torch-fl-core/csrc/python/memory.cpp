@@ -158,8 +158,13 @@ py::dict snapshot(bool with_events) {
 // -- memory without a tensor
 
 std::mutex g_raw_mutex;
-// Never destroyed: blocks that nobody gives back go with the process.
-auto& g_raw = *new std::unordered_map<uintptr_t, c10::DataPtr>;
+
+// By address, under the mutex.
+std::unordered_map<uintptr_t, c10::DataPtr>& raw_blocks() {
+  // Never destroyed: blocks that nobody gives back go with the process.
+  static auto* blocks = new std::unordered_map<uintptr_t, c10::DataPtr>;
+  return *blocks;
+}
 
 uintptr_t raw_allocate(size_t size, int64_t device) {
   if (size == 0) return 0;
@@ -167,7 +172,7 @@ uintptr_t raw_allocate(size_t size, int64_t device) {
   auto data = runtime().allocate(size, checked_device(static_cast<DeviceIndex>(device)));
   const auto address = reinterpret_cast<uintptr_t>(data.get());
   const std::lock_guard lock(g_raw_mutex);
-  g_raw.insert_or_assign(address, std::move(data));
+  raw_blocks().insert_or_assign(address, std::move(data));
   return address;
 }
 
@@ -176,11 +181,12 @@ void raw_free(uintptr_t address) {
   const py::gil_scoped_release released;
   c10::DataPtr data;  // freed after the lock
   const std::lock_guard lock(g_raw_mutex);
-  const auto found = g_raw.find(address);
-  TORCH_CHECK_VALUE(found != g_raw.end(), "There is no memory from caching_allocator_alloc at ",
+  auto& blocks = raw_blocks();
+  const auto found = blocks.find(address);
+  TORCH_CHECK_VALUE(found != blocks.end(), "There is no memory from caching_allocator_alloc at ",
                     address, ": it was never there or was given back before.");
   data = std::move(found->second);
-  g_raw.erase(found);
+  blocks.erase(found);
 }
 
 // -- pinned memory

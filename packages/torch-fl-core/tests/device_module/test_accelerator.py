@@ -83,16 +83,17 @@ assert acc.memory_stats(last)["allocation.all.allocated"] == 0
 use("empty_cache")()
 assert acc.memory_reserved(last) <= 2 << 20
 pinned = torch.empty(1 << 20, pin_memory=True); del pinned
-use("empty_host_cache")()
-assert flagos.host_memory_stats()["allocated_bytes.current"] == 0
-
-try:
-    use("Graph")()
-except (NotImplementedError, RuntimeError) as error:
-    assert "The host backend has no graphs" in str(error), error
-    assert "Call the function itself" in str(error), error
-else:
-    raise AssertionError("the host has no graphs")
+if "empty_host_cache" in used:  # came with torch 2.12, as Graph did
+    use("empty_host_cache")()
+    assert flagos.host_memory_stats()["allocated_bytes.current"] == 0
+if "Graph" in used:
+    try:
+        use("Graph")()
+    except NotImplementedError as error:
+        assert "The host backend has no graphs" in str(error), error
+        assert "Call the function itself" in str(error), error
+    else:
+        raise AssertionError("the host has no graphs")
 
 seen = []
 def work():
@@ -104,7 +105,6 @@ assert used == set(), f"not tried: {sorted(used)}"
 """
 
 
-@pytest.mark.skipif(not hasattr(accelerator, "Graph"), reason="came with torch 2.12")
 @pytest.mark.parametrize("count", [1, 2])
 def test_every_public_function(count: int) -> None:
     code = EVERYTHING.replace("COUNT", str(count))

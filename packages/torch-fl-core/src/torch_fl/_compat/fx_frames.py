@@ -2,7 +2,7 @@
 
 PyTorch keeps what each line of generated code was made from, and one function of its own, private,
 that writes it into the frames of a snapshot. Writing another would mean to read those private
-records.
+records. Held by tests/device_module/test_memory_history.py.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Owns: the base of the storage classes that PyTorch keeps for old code, such as FloatStorage.
 
 Both are private: the base, which finds the device in the name of a class's module, and the set of
-classes that PyTorch takes for storages.
+classes that PyTorch takes for storages. Held by tests/device_module/test_legacy_types.py.
 """
 
 from __future__ import annotations
