@@ -16,7 +16,7 @@ from torch_fl.plugins import selection
 from torch_fl.routing import kernels
 
 ROUTE = "flaggems"
-FLAGOS_KEY = "PrivateUse1"
+OWN_KEY = "PrivateUse1"
 
 
 def install() -> None:
@@ -39,7 +39,7 @@ def load() -> Mapping[str, kernels.Kernel]:
     flag_gems = importlib.import_module("flag_gems")
     listed = List()
     flag_gems.enable(lib=listed)
-    keys = {FLAGOS_KEY: False}
+    keys = {OWN_KEY: False}
     if current.target is not None:
         keys[torch._C._dispatch_key_for_device(current.target)] = True
     if others := listed.keys - keys.keys():
