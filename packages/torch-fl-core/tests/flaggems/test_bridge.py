@@ -39,9 +39,9 @@ def stand_in(key: str) -> SimpleNamespace:
 def _as_new(monkeypatch: pytest.MonkeyPatch) -> Any:
     """The route as before its first use, on a backend that runs Triton kernels."""
     monkeypatch.setattr(LoadedPlugin, "triton_target", lambda _: TritonTarget("cpu"))
-    for state in ("_loaders", "_kernels", "_absent"):
+    monkeypatch.setattr(kernels, "_loaders", {"flaggems": bridge.load})
+    for state in ("_kernels", "_absent"):
         monkeypatch.setattr(kernels, state, {})
-    bridge.install()
     yield
     routing.reset()
 

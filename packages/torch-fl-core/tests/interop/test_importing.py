@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import sys
 from typing import TYPE_CHECKING
 
@@ -56,3 +57,21 @@ def test_a_module_that_is_not_there_fails_as_always() -> None:
     when_imported("no_such_module_of_test_importing", double)
     with pytest.raises(ModuleNotFoundError):
         importlib.import_module("no_such_module_of_test_importing")
+
+
+def test_a_module_keeps_its_own_loader_and_several_changes_are_all_made(module_name: str) -> None:
+    when_imported(module_name, double)
+    when_imported(module_name, double)
+    module = importlib.import_module(module_name)
+    assert module.value == 4
+    assert type(module.__loader__).__name__ == "SourceFileLoader"
+    assert inspect.getsource(module) == "value = 1\n"
+
+
+def test_an_error_of_a_change_is_an_error_of_the_import(module_name: str) -> None:
+    def fail(module: ModuleType) -> None:
+        raise ValueError("from the change")
+
+    when_imported(module_name, fail)
+    with pytest.raises(ValueError, match="from the change"):
+        importlib.import_module(module_name)

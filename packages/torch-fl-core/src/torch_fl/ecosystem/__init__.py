@@ -6,7 +6,8 @@ they know get flagos added when somebody imports them, and never before.
 
 from __future__ import annotations
 
-from torch_fl.ecosystem import lightning, on_import
+from torch_fl._compat.importing import when_imported
+from torch_fl.ecosystem import lightning
 
 __all__ = ["install"]
 
@@ -14,4 +15,4 @@ __all__ = ["install"]
 def install() -> None:
     """Lets Lightning know flagos as soon as it is imported, or now if it is."""
     for module in lightning.CONNECTORS:
-        on_import.call(module, lightning.introduce)
+        when_imported(module, lightning.introduce)

@@ -15,13 +15,7 @@ import torch
 from torch_fl.plugins import selection
 from torch_fl.routing import kernels
 
-ROUTE = "flaggems"
 OWN_KEY = "PrivateUse1"
-
-
-def install() -> None:
-    """Makes the route known."""
-    kernels.register_later(ROUTE, load)
 
 
 def load() -> Mapping[str, kernels.Kernel]:

@@ -12,7 +12,9 @@ docs/migrate.md is the guide, with the limits.
 
 from __future__ import annotations
 
+import sys
 import threading
+from types import ModuleType
 from typing import TYPE_CHECKING
 
 import torch
@@ -103,3 +105,13 @@ def migrate(*, force: bool = False) -> Migration:
             "migrate() out here."
         )
     return Migration()
+
+
+class _Callable(ModuleType):
+    """`torch_fl.migrate` is this package and the function in one, in whatever order they come."""
+
+    def __call__(self, *, force: bool = False) -> Migration:
+        return migrate(force=force)
+
+
+sys.modules[__name__].__class__ = _Callable

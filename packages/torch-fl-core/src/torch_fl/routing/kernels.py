@@ -7,6 +7,7 @@ mechanism: PyTorch converts the arguments and results, and the engine calls it l
 from __future__ import annotations
 
 import functools
+import importlib
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -71,7 +72,10 @@ Loader = Callable[[], Mapping[str, Function | Kernel]]
 """Gives the kernels of a provider when they are first needed; raises ImportError for none."""
 
 _lock = threading.RLock()
-_loaders: dict[str, Loader] = {}
+_loaders: dict[str, Loader] = {
+    # By its name: what is above routing is imported when a route asks for it, not before.
+    "flaggems": lambda: importlib.import_module("torch_fl.flaggems.bridge").load(),
+}
 _kernels: dict[str, dict[Operator, Kernel]] = {}
 _absent: dict[str, str] = {}  # why a provider has no kernels
 _carried: dict[tuple[Operator, Function, str], str] = {}
@@ -95,12 +99,6 @@ def _add(provider: str, kernels: Mapping[str, Function | Kernel]) -> None:
     with _lock:
         _kernels.setdefault(provider, {}).update(found)
         _absent.pop(provider, None)
-
-
-def register_later(provider: str, load: Loader) -> None:
-    """Makes a provider known whose kernels are loaded when a route first asks for one."""
-    with _lock:
-        _loaders[provider] = load
 
 
 def providers() -> tuple[str, ...]:
