@@ -28,7 +28,7 @@ class FactoryGuard {
     const auto wanted = layout.value_or(at::kStrided);
     TORCH_CHECK(wanted == at::kStrided, "This factory makes strided tensors only, but got layout ",
                 wanted);
-    if (device && device->index() >= 0 && device->index() != previous_) {
+    if (device && device->index() != -1 && device->index() != previous_) {
       runtime().set_device(checked_device(device->index()));
       changed_ = true;
     }

@@ -14,6 +14,9 @@ Stream labelled(DeviceIndex device, StreamId id) {
   return Stream(Stream::UNSAFE, Device(kFlagos, device), id);
 }
 
+// Python can make a stream of any number.
+DeviceIndex device_of(const Stream& stream) { return checked_device(stream.device_index()); }
+
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kFlagos; }
 
@@ -56,21 +59,21 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return labelled(index, runtime().new_stream(index, priority));
   }
   Stream exchangeStream(Stream stream) const override {
-    const auto index = checked_device(stream.device_index());
+    const auto index = device_of(stream);
     return labelled(index, runtime().exchange_stream(index, stream.id()));
   }
   void* getStreamNativeHandle(const Stream stream) const override {
-    return runtime().native_stream(stream.device_index(), stream.id());
+    return runtime().native_stream(device_of(stream), stream.id());
   }
   bool queryStream(const Stream& stream) const override {
-    return runtime().query_stream(stream.device_index(), stream.id());
+    return runtime().query_stream(device_of(stream), stream.id());
   }
   void synchronizeStream(const Stream& stream) const override {
-    runtime().synchronize_stream(stream.device_index(), stream.id());
+    runtime().synchronize_stream(device_of(stream), stream.id());
   }
 #ifdef TORCH_FL_GUARD_HAS_CAPTURE  // torch 2.12 and newer
   bool isStreamCapturing(const Stream& stream) const override {
-    return runtime().is_capturing(stream.device_index(), stream.id());
+    return runtime().is_capturing(device_of(stream), stream.id());
   }
 #endif
   void synchronizeDevice(const DeviceIndex device) const override {
@@ -82,10 +85,11 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     TORCH_CHECK(device == -1 || device == stream.device_index(), "Event device index ",
                 static_cast<int>(device), " does not match recording stream's device index ",
                 static_cast<int>(stream.device_index()), ".");
-    runtime().record(event, stream.device_index(), stream.id(), flag);
+    runtime().record(event, device_of(stream), stream.id(), flag);
   }
   void block(void* event, const Stream& stream) const override {
-    if (event != nullptr) runtime().block(event, stream.device_index(), stream.id());
+    const auto index = device_of(stream);
+    if (event != nullptr) runtime().block(event, index, stream.id());
   }
   bool queryEvent(void* event) const override {
     return event == nullptr || runtime().query_event(event);

@@ -7,6 +7,8 @@
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/set_ops.h>
 
+#include <limits>
+
 #include "device/kernel_scope.h"
 #include "device/page_guard.h"
 #include "device/runtime.h"
@@ -34,7 +36,7 @@ class FlagosAllocator final : public c10::DeviceAllocator {
     // The target's allocator knows only its own pointers: it gets the twin's.
     if (data.get_deleter() != &release_twin) return;
     const auto* twin = static_cast<const c10::StorageImpl*>(data.get_context());
-    runtime().record_stream(twin->data_ptr(), stream.device_index(), stream.id());
+    runtime().record_stream(twin->data_ptr(), checked_device(stream.device_index()), stream.id());
   }
   DeviceStats getDeviceStats(DeviceIndex device) override {
     return runtime().memory_stats(checked_device(device));
@@ -79,6 +81,9 @@ void resize_storage(const c10::Storage& storage, size_t nbytes) {
   auto* impl = storage.unsafeGetStorageImpl();
   // (Memory shared with another process or library.)
   TORCH_CHECK(impl->resizable(), "Trying to resize storage that is not resizable");
+  TORCH_CHECK(nbytes <= static_cast<size_t>(std::numeric_limits<ptrdiff_t>::max()),
+              "Requested storage size (", static_cast<ptrdiff_t>(nbytes),
+              ") cannot be represented as a size_t");
   const auto index = storage.device().index();
   const auto old_twin = twin_of(impl);
   auto twin = new_twin(nbytes, index);
