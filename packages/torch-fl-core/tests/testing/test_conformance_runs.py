@@ -207,13 +207,13 @@ def test_the_suites_run_on_flagos_in_every_configuration() -> None:
 
 
 SELFCHECKS = {
-    "op_db": "add,sum_to_size,addr,nn.functional.linear",
-    "error_inputs": "add,sub,mul,atan2,maximum",
+    "op_db": "add,logaddexp*,std,cov,nn.functional.*_loss",
+    "error_inputs": "cat,hstack,nn.functional.conv2d",
     "python_ref_db": "_refs.add,_refs.sub,_refs.mul",
     "module_db": "nn_Linear,nn_LayerNorm,nn_Transformer*",
     "optim_db": "SGD,Adam,Rprop",
     "foreach_op_db": "_foreach_add,_foreach_mul,_foreach_exp,_foreach_norm",
-    "deterministic": "add,index_add,nn.functional.linear",
+    "deterministic": "add,logaddexp*,std,cov,nn.functional.*_loss",
 }
 
 
@@ -229,8 +229,7 @@ def test_each_suite_sees_wrong_operators(suite: str) -> None:
 
 @pytest.mark.slow
 def test_the_pytest_plugin(tmp_path: Path) -> None:
-    (tmp_path / "test_it.py").write_text("from torch_fl.testing.test_conformance import *\n")
-    (tmp_path / "wrong.yaml").write_text("")
+    (tmp_path / "test_it.py").write_text("from torch_fl.testing.conformance import *\n")
     exclusions = tmp_path / "lists"
     exclusions.mkdir()
     (exclusions / "op_db.yaml").write_text(
@@ -246,3 +245,17 @@ def test_the_pytest_plugin(tmp_path: Path) -> None:
     assert "remove its exclusion" in done.stdout
     assert "stock CPU carries out no sample" in done.stdout
     assert re.search(r"1 failed, \d+ passed, \d+ skipped", done.stdout), done.stdout
+
+
+@pytest.mark.slow
+def test_the_plugin_collects_the_package_once(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "torch_fl.testing.pytest_plugin", "-q"]
+    command += ["-p", "no:cacheprovider", "--collect-only", "--conformance-suite", "optim_db"]
+    command += ["--conformance-ops", "SGD", "--conformance-passes", "fused,errors", "--pyargs"]
+    for target in ("torch_fl.testing", "torch_fl.testing.conformance"):
+        done = subprocess.run(
+            [*command, target], capture_output=True, text=True, check=False, cwd=tmp_path
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        found = [line for line in done.stdout.splitlines() if "test_conforms[" in line]
+        assert len(found) == len(set(found)) == 2, done.stdout

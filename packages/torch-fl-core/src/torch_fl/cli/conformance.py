@@ -185,7 +185,7 @@ def _run(request: Request, verbose: bool) -> Outcome:
 
 
 def _teller(shown: list[Progress], verbose: bool) -> Callable[[UnitResult], None]:
-    """Prints failures and moves the progress bar."""
+    """Prints failures, excluded ones too, and moves the progress bar."""
     count = failed = 0
 
     def tell(unit: UnitResult) -> None:

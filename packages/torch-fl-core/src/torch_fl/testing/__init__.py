@@ -2,8 +2,8 @@
 
 PyTorch's own databases of operators, modules and optimizers, the device against stock CPU::
 
-    torch-fl conformance                 # with a table at the end
-    pytest --pyargs torch_fl.testing     # one item for each entry and pass; see pytest_plugin
+    torch-fl conformance
+    pytest -p torch_fl.testing.pytest_plugin --pyargs torch_fl.testing
 
 ``suites`` says what is run, ``harness`` how, ``running`` puts a run together, ``evidence`` keeps
 what came out. Nothing here is imported by the device itself.

@@ -3,7 +3,7 @@
 ::
 
     pytest -p torch_fl.testing.pytest_plugin --pyargs torch_fl.testing --conformance-suite optim_db
-    pytest -p torch_fl.testing.pytest_plugin tests    # where a file imports `test_conforms`
+    pytest -p torch_fl.testing.pytest_plugin tests    # where a file imports `conformance`'s test
 
 A test with the argument ``conformance_unit`` is run for every unit. Excluded failures are
 ``xfail``; an excluded unit that passes fails, because its line in the list must go; a unit without
@@ -29,6 +29,8 @@ from .running import Plan, Request, load_exclusions, plan_of, ready_of
 
 FIXTURE = "conformance_unit"
 
+_TESTS = Path(__file__).with_name("conformance.py")
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """The options, all of which begin with ``--conformance``."""
@@ -45,6 +47,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     }
     for name, text in names.items():
         group.addoption(f"--conformance-{name}", metavar=name.upper(), default="", help=text)
+
+
+def pytest_collect_file(file_path: Path, parent: pytest.Collector) -> pytest.Module | None:
+    """The one test file of this package. It is not named test_*.py, which no wheel should have."""
+    if file_path != _TESTS or parent.session.isinitpath(file_path):
+        return None  # what is named on the command line, pytest collects by itself
+    return pytest.Module.from_parent(parent, path=file_path)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Owns: the test that ``pytest --pyargs torch_fl.testing`` runs for every unit."""
+"""Owns: the test that pytest runs for every unit; `pytest_plugin` collects this file."""
 
 from __future__ import annotations
 
