@@ -32,11 +32,11 @@ def assert_right(error: BaseException, device: int = 0) -> None:
 
 
 def fails_at(number: int, work: Callable[[], Any], device: int = 0) -> bool:
-    """Whether `work` failed when its allocation `number` did; False when it makes fewer.
+    """Whether `work` failed as its allocation `number` on `device` did; False if it makes fewer.
 
     The error and all that it keeps alive are gone when this returns.
     """
-    with faults.failing_allocation(number) as allocations:
+    with faults.failing_allocation(number, device=device) as allocations:
         try:
             work()
         except torch.OutOfMemoryError as error:
@@ -94,16 +94,17 @@ def sweep(work: Callable[[], Any], numbers: Iterable[int] | None = None, device:
     """
     with faults.counted_allocations(device) as allocations:
         work()
-    level, before = settled(), circumstances()
+    settled()
+    level, before = torch.flagos.memory_allocated(device), circumstances()
     count = 0
     for number in numbers or range(1, allocations.seen + 1):
         if not fails_at(number, work, device):
             break
         count += 1
-        wait_for_level(level, f"after allocation {number}")
+        wait_for_level(level, f"after allocation {number}", device)
         assert circumstances() == before, f"after allocation {number}"
     work()
-    wait_for_level(level, "after the call that succeeded")
+    wait_for_level(level, "after the call that succeeded", device)
     return count
 
 

@@ -89,7 +89,7 @@ class Training:
 
     def keep(self) -> Kept:
         """A copy of all that a step changes."""
-        random = torch.get_device_module(self.device).get_rng_state()
+        random = self._module().get_rng_state(self.device)
         copies = [x.detach().cpu().clone() for x in self._tensors()]
         return Kept(copies, self.scaler.state_dict(), random)
 
@@ -103,7 +103,7 @@ class Training:
                 mine.copy_(its)
         self.scaler = self._new_scaler()
         self.scaler.load_state_dict(kept.scaler)
-        torch.get_device_module(self.device).set_rng_state(kept.random)
+        self._module().set_rng_state(kept.random, self.device)
 
     def forget(self) -> None:
         """Drops what the first step made: gradients, state of the optimizer, the scaler."""
@@ -115,6 +115,9 @@ class Training:
         """Which tensors of the state are not, bit for bit, what `kept` holds."""
         pairs = zip(self._tensors(), kept.tensors, strict=True)
         return [index for index, (mine, its) in enumerate(pairs) if not mine.cpu().equal(its)]
+
+    def _module(self) -> Any:
+        return torch.get_device_module(self.device)
 
     def _new_scaler(self) -> torch.amp.GradScaler:
         kind = torch.device(self.device).type

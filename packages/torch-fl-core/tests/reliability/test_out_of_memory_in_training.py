@@ -58,6 +58,6 @@ def test_each_allocation_fails_on_protected_memory(kind: str) -> None:
             print(sweep_steps(Training({kind!r}, True), first=first))
         """,
         FLAGOS_HOST_GUARD="1",
-        timeout=900,
+        timeout=3000,
     )
     assert all(int(line) > 300 for line in output.split())
