@@ -42,9 +42,18 @@ bool draws_in_silence(const c10::OperatorHandle& handle) {
                       [](const auto& argument) { return argument.name() == "generator"; });
 }
 
+// Depends on more of a tensor's memory than its elements, or returns a view without saying so (the
+// schema of prims::as_strided says that it writes). On copies the first reads other values, and what
+// is written to the second is lost.
+bool needs_the_memory_itself(const std::string& name) {
+  return name == "aten::as_strided_copy" || name == "aten::as_strided_scatter" ||
+         name == "aten::_unsafe_view" || name == "aten::unsafe_split" ||
+         name == "aten::unsafe_split_with_sizes" || name == "prims::as_strided";
+}
+
 bool runs_on_cpu(const c10::OperatorHandle& handle, bool composite) {
   return (composite || handle.hasKernelForDispatchKey(DispatchKey::CPU)) &&
-         !draws_in_silence(handle);
+         !draws_in_silence(handle) && !needs_the_memory_itself(handle.operator_name().name);
 }
 
 Routable describe(const c10::OperatorHandle& handle) {

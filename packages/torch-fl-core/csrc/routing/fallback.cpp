@@ -80,6 +80,17 @@ void bring_home(c10::IValue& result, c10::DeviceIndex device) {
   if (tensor.device().is_cpu()) result = tensor.to(c10::Device(kFlagos, device));
 }
 
+// The operator that runs on the copies. native_batch_norm writes the running statistics and its
+// schema does not say so: they would stay in the copies. Its sibling of the same arguments says it.
+c10::OperatorHandle on_copies(const c10::OperatorHandle& handle,
+                              c10::ArrayRef<c10::IValue> arguments) {
+  if (handle.operator_name().name != "aten::native_batch_norm") return handle;
+  constexpr size_t kRunningMean = 3, kRunningVar = 4;
+  if (arguments[kRunningMean].isNone() || arguments[kRunningVar].isNone()) return handle;
+  return c10::Dispatcher::singleton().findSchemaOrThrow(
+      "aten::_native_batch_norm_legit", handle.operator_name().overload_name.c_str());
+}
+
 // Whether a list that the operator writes has a tensor twice. Of copies each would be written once.
 bool writes_one_twice(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
   for (size_t i = 0; i < arguments.size(); ++i) {
@@ -184,7 +195,8 @@ void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::ji
   Uncounted uncounted(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
   {
     const FallingBack falling_back;
-    at::native::cpu_fallback(handle, stack, /*error_on_views=*/false, c10::DispatchKey::CPU);
+    const auto kernel = on_copies(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
+    at::native::cpu_fallback(kernel, stack, /*error_on_views=*/false, c10::DispatchKey::CPU);
   }
   uncounted.count();
   const size_t results = stack->size() - schema.returns().size();

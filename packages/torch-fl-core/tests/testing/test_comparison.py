@@ -152,8 +152,28 @@ def test_views_of_private_tensors_may_be_declared() -> None:
     with pytest.raises(Mismatch, match="is_view"):
         _compare(lambda x: x + 1, private_view, _matrix())
     assert _compare(lambda x: x + 1, private_view, _matrix(), expectation=may) == 0.0
+    assert _compare(lambda x: (x + 1, x + 1), _twice_the_same, _matrix(), expectation=may) == 0.0
     with pytest.raises(Mismatch, match="alias"):  # an input is not private
         _compare(lambda x: x.clone(), lambda x: x.view(3, 4), _matrix(), expectation=may)
+
+
+def test_of_copies_it_is_not_compared_where_they_lie() -> None:
+    copies = Expectation(CPU, copies=True)
+    for right, other in (
+        (lambda x: x[1], lambda x: x[1].clone()),
+        (lambda x: x.t(), lambda x: x.t().contiguous()),
+        (lambda x: (x + 1, x + 1), _two_on_one_storage),
+    ):
+        with pytest.raises(Mismatch):
+            _compare(right, other, _matrix())
+        assert _compare(right, other, _matrix(), expectation=copies) == 0.0
+    for wrong, kind in (
+        (lambda x: x.add_(1).clone(), "alias"),
+        (lambda x: x.add_(2), "value"),
+        (_add_unseen, "version"),
+    ):
+        with pytest.raises(Mismatch, match=kind):
+            _compare(lambda x: x.add_(1), wrong, _matrix(), expectation=copies)
 
 
 def test_a_resize_may_be_counted_once_more() -> None:

@@ -172,7 +172,7 @@ def _run(request: Request, verbose: bool) -> Outcome:
         version = f" {header.plugin_version}" if header.plugin_version else ""
         print(
             f"{header.plugin}{version} on {header.device} against stock CPU, torch "
-            f"{header.torch}, tier {header.tier}: {todo} of {len(plan.keys)} units to run in "
+            f"{header.torch}, tier {header.tier}: {todo} of {len(plan.keys())} units to run in "
             f"{', '.join(header.passes)}"
         )
         print(*plan.notes, sep="\n", end="\n" if plan.notes else "", flush=True)

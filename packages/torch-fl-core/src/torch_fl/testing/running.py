@@ -84,7 +84,6 @@ class Plan:
     notes: tuple[str, ...]
     whole: bool
 
-    @property
     def keys(self) -> set[Key]:
         """All units of the run, as results name them."""
         return {(name, *unit) for name, (_, units) in self.units.items() for unit in units}
@@ -120,7 +119,8 @@ def run(
                 file.append(unit)
             on_result(unit)
 
-        on_start(plan, len(plan.keys - done.keys()))
+        expected = plan.keys()
+        on_start(plan, len(expected - done.keys()))
         try:
             for name, (tier, units) in plan.units.items():
                 todo = [unit for unit in units if (name, *unit) not in done]
@@ -133,8 +133,8 @@ def run(
         finally:
             if file:
                 file.close()
-    chosen = {key: unit for key, unit in done.items() if key in plan.keys}
-    report = Report.of(chosen, plan.keys, exclusions, whole=plan.whole)
+    chosen = {key: unit for key, unit in done.items() if key in expected}
+    report = Report.of(chosen, expected, exclusions, whole=plan.whole)
     return Outcome(plan.header, chosen, exclusions, report, list(plan.notes))
 
 

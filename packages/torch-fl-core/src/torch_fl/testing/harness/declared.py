@@ -40,7 +40,8 @@ _RECURRENT: Final = (
 )
 _CELL: Final = (
     "PyTorch's composite asks whether the device is an accelerator: there a cell is one operator, "
-    "so that the gradients of biases are sums here and views there"
+    "so that the gradients of biases are sums here and views there, and LSTMCell's backward "
+    "returns one tensor as the gradient of both biases"
 )
 
 PRIVATE_VIEWS: Final[dict[str, str]] = {
@@ -54,7 +55,8 @@ PRIVATE_VIEWS: Final[dict[str, str]] = {
     "nn_GRUCell": _CELL,
     "nn_LSTMCell": _CELL,
 }
-"""Results may be views of a tensor that nobody else has, where the CPU's are no views."""
+"""Results may be views of a tensor that nobody else has, where the CPU's are no views, or the other
+way round, and may share it."""
 
 CPU_RESULTS: Final[dict[str, str]] = {}
 """Operators whose result is a CPU tensor by design, whatever the device of their arguments."""
