@@ -83,5 +83,5 @@ SUITE: Final = Suite(
     ),
     load=_load,
     wrong=("add.Tensor", "add_.Tensor", "add.out"),
-    wrong_entries=50,
+    wrong_entries=25,
 )

@@ -55,5 +55,5 @@ SUITE: Final = Suite(
     ),
     load=_load,
     wrong=("add.Tensor", "mul.Tensor", "sub.Tensor", "div.Tensor"),
-    wrong_entries=20,
+    wrong_entries=60,
 )
