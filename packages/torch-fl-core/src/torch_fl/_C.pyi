@@ -6,7 +6,7 @@ error that names the device count. A negative index is accepted only where said.
 
 # ruff: noqa: N999  (the name that PyTorch extensions have)
 from collections.abc import Sequence
-from typing import TypedDict
+from typing import Any, NoReturn, TypedDict
 
 import torch
 from typing_extensions import NotRequired

@@ -215,7 +215,7 @@ FLAGOS_LOG_FALLBACK = _switch(
 FLAGOS_STRICT = _switch("FLAGOS_STRICT", "The CPU fallback is an error that names the operator.")
 FLAGOS_MIGRATE = Setting(
     "FLAGOS_MIGRATE",
-    "The process begins with `torch_fl.migrate()`: \"cuda\" in its scripts means flagos. Read when "
+    'The process begins with `torch_fl.migrate()`: "cuda" in its scripts means flagos. Read when '
     "torch_fl is imported.",
     "`0` or `1`; `force`: also where CUDA devices are",
     "`0`",
