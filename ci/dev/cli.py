@@ -16,6 +16,7 @@ from ci.dev import (
     checks,
     docs,
     ecosystem,
+    help_texts,
     lint,
     process,
     testing,
@@ -30,77 +31,6 @@ COMMANDS = ("run", "test", "lint", "bench", "asan", "wheels", "ecosystem", "docs
 
 # pytest's options whose next word is a value that may look like a path to tests.
 VALUED = ("--ignore", "--ignore-glob", "--deselect", "--basetemp", "--confcutdir", "-k", "-m")
-
-OVERVIEW = """\
-examples:
-  ./dev run                        build, then train a small model on the flagos device
-  ./dev test                       build, then run all the tests
-  ./dev lint --fix                 style and types, mending what can be mended
-  ./dev run --torch=installed      the same with the torch that this interpreter has
-
-Everything it makes lies inside the repository: .venv, build and packages/*/build.
-"""
-RUN = """\
-examples:
-  ./dev run
-  ./dev run -- --help              options of the demo
-  MAX_JOBS=1 ./dev run             one compiler at a time
-  python3.12 dev run               with another interpreter
-"""
-TEST = """\
-areas (with their budgets on 2 cores):
-{areas}
-
-examples:
-  ./dev test
-  ./dev test --area unit --time-report
-  ./dev test --ecosystem           transformers, Lightning, timm, ... in .venv-ecosystem
-  ./dev test --full                also the slow tests and the whole operator database
-  ./dev test -- -k dropout -x      arguments for pytest (areas without pytest are left out)
-"""
-LINT = """\
-parts:
-{parts}
-
-examples:
-  ./dev lint
-  ./dev lint --fix
-  ./dev lint --part ruff ruff-format
-"""
-BENCH = """\
-examples:
-  ./dev bench                      names the benchmarks
-  ./dev bench dispatch
-  ./dev bench dispatch --json dispatch.json
-"""
-ASAN = """\
-examples:
-  ./dev asan
-  ./dev asan -- -k backward        what follows -- goes to pytest
-"""
-
-
-WHEELS = """\
-examples:
-  ./dev wheels
-  pip install --find-links build/wheels/torch-2.13 torch-fl
-
-What is compiled already is only linked. docs/compatibility-policy.md has the rules for versions.
-"""
-ECOSYSTEM = """\
-rows:
-{rows}
-
-examples:
-  ./dev ecosystem                  runs what has not gone well since the last change
-  ./dev ecosystem timm_models --again
-
-It makes .venv-ecosystem, with its own torch and the libraries in ci/ecosystem/requirements.txt.
-"""
-DOCS = """\
-examples:
-  ./dev docs                       writes build/docs/environment.md and docs/ecosystem.md
-"""
 
 
 def _common(default: object) -> argparse.ArgumentParser:
@@ -126,7 +56,7 @@ def parser() -> argparse.ArgumentParser:
     top = argparse.ArgumentParser(
         prog="dev",
         description="Builds, runs and checks torch-fl from a checkout.",
-        epilog=OVERVIEW,
+        epilog=help_texts.OVERVIEW,
         formatter_class=keep,
         parents=[_common(None)],
     )
@@ -142,10 +72,10 @@ def parser() -> argparse.ArgumentParser:
             parents=[_common(argparse.SUPPRESS)],
         )
 
-    add("run", "build torch-fl and run its demo", RUN)
+    add("run", "build torch-fl and run its demo", help_texts.RUN)
     several: dict[str, Any] = {"action": "extend", "nargs": "+", "default": [], "metavar": "NAME"}
     areas = "\n".join(f"  {area.name:<8} {area.minutes:>3} min  {area.about}" for area in AREAS)
-    test = add("test", "build torch-fl and run its tests", TEST.format(areas=areas))
+    test = add("test", "build torch-fl and run its tests", help_texts.TEST.format(areas=areas))
     test.add_argument("--full", action="store_true", help="everything, budgets or not")
     test.add_argument("--time-report", action="store_true", help="end with minutes per area")
     test.add_argument("--area", **several, help="only these areas")
@@ -153,21 +83,27 @@ def parser() -> argparse.ArgumentParser:
         "--ecosystem", action="store_true", help="other people's libraries, instead of the rest"
     )
     parts = "\n".join(f"  {part.name:<13} {part.about}" for part in lint.PARTS)
-    linting = add("lint", "check style, types and common mistakes", LINT.format(parts=parts))
+    linting = add(
+        "lint", "check style, types and common mistakes", help_texts.LINT.format(parts=parts)
+    )
     linting.add_argument("--fix", action="store_true", help="mend what can be mended")
     linting.add_argument("--part", **several, help="only these parts")
-    benching = add("bench", "run a benchmark", BENCH)
+    benching = add("bench", "run a benchmark", help_texts.BENCH)
     benching.add_argument("name", nargs="?", default="", help="which one")
     benching.add_argument("arguments", nargs=argparse.REMAINDER, help="arguments of the benchmark")
-    add("asan", "run the threads test under AddressSanitizer", ASAN)
-    add("wheels", "make the wheels, check them, try them in a second environment", WHEELS)
+    add("asan", "run the threads test under AddressSanitizer", help_texts.ASAN)
+    add(
+        "wheels", "make the wheels, check them, try them in a second environment", help_texts.WHEELS
+    )
     rows = "\n".join(f"  {row.script:<22} {row.library}" for row in ecosystem.ROWS)
     libraries = add(
-        "ecosystem", "run other people's libraries on flagos", ECOSYSTEM.format(rows=rows)
+        "ecosystem",
+        "run other people's libraries on flagos",
+        help_texts.ECOSYSTEM.format(rows=rows),
     )
     libraries.add_argument("name", nargs="*", help="only these rows")
     libraries.add_argument("--again", action="store_true", help="also what went well before")
-    add("docs", "generate the pages that are made from the code", DOCS)
+    add("docs", "generate the pages that are made from the code", help_texts.DOCS)
     return top
 
 
