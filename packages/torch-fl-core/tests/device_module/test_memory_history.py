@@ -225,7 +225,9 @@ def test_frames_of_cpp_are_there_when_asked_for() -> None:
     python = _names(_block(other.data_ptr())["frames"])
     assert "_new" in everything
     assert "_new" in python
-    assert any("torch_fl::host::Pool::allocate" in name for name in everything)
+    # (Not a name of our own library: an installed one has none of its inner functions.)
+    assert any("at::" in name for name in everything)
+    assert not any("at::" in name for name in python)
     assert not any("torch_fl::" in name for name in python)
 
 
