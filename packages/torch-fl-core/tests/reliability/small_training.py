@@ -77,7 +77,13 @@ class Training:
             x.to(self.device, non_blocking=True) for x in (self.image, self.words, self.target)
         )
         kind = torch.device(self.device).type
-        context = torch.autocast(kind, torch.float16) if self.autocast else contextlib.nullcontext()
+        # Without the cache of casts: PyTorch keeps one for all threads, and one thread's leaving
+        # empties it amid another one's step, which rounds the sum of gradients in another way.
+        context = (
+            torch.autocast(kind, torch.float16, cache_enabled=False)
+            if self.autocast
+            else contextlib.nullcontext()
+        )
         with context:
             loss = nn.functional.cross_entropy(self.net(image, words), target)
         self.scaler.scale(loss).backward()

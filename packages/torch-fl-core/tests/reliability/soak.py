@@ -49,12 +49,17 @@ class Trainer:
     out_of_memory: int = 0
     error: BaseException | None = None
     levels: set[int] = field(default_factory=set)
+    trainings: list[Training] = field(default_factory=list)
+
+    def prepare(self) -> None:
+        """Before any thread starts: a model's seed is that of all devices."""
+        self.trainings = [self._training(kind, auto) for kind in KINDS for auto in (False, True)]
 
     def work(self, end: float) -> None:
         try:
             torch.set_num_threads(1)
             chance = random.Random(self.seed + self.index)
-            trainings = [self._training(kind, auto) for kind in KINDS for auto in (False, True)]
+            trainings = self.trainings
             first: dict[int, list[float]] = {}
             kept = [training.keep() for training in trainings]
             while time.monotonic() < end:
@@ -116,8 +121,11 @@ def run(seconds: float, seed: int = 0) -> dict[str, Any]:
     """Runs for `seconds` and returns figures. Raises what went wrong in a thread."""
     assert torch.flagos.device_count() == 2, "FLAGOS_HOST_DEVICES must be 2"
     torch.manual_seed(seed)
-    start, chance, failing = time.monotonic(), random.Random(seed), threading.Lock()
+    chance, failing = random.Random(seed), threading.Lock()
     trainers = [Trainer(index, seed, failing) for index in range(2)]
+    for trainer in trainers:
+        trainer.prepare()
+    start = time.monotonic()
     threads = [threading.Thread(target=t.work, args=(start + seconds,)) for t in trainers]
     for thread in threads:
         thread.start()
@@ -135,6 +143,7 @@ def run(seconds: float, seed: int = 0) -> dict[str, Any]:
     for trainer in trainers:
         if trainer.error is not None:
             raise trainer.error
+        trainer.trainings.clear()
     gc.collect()
     settled = [mib for at, mib in samples if at > WARM_UP * seconds]
     half = len(settled) // 2
