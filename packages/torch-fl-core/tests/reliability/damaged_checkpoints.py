@@ -83,8 +83,10 @@ def load(data: bytes, place: str, *, mapped: bool) -> Loaded:
 def _plain(text: str) -> str:
     """Without what differs from call to call: C++ frames, temporary files, memory's content."""
     lines = text.split("\nException raised from")[0].split("\nC++ CapturedTraceback")[0]
+    lines = re.sub(r"b'[^']*'|b\"[^\"]*\"", "b''", lines)  # PyTorch's reader may read past a record
     words = [word for word in lines.replace("flagos:0", "cpu").split() if "/tmp" not in word]
-    return re.sub(r"((-?(\d[\d.]*(e[-+]?\d+)?|nan|inf)) )+", "N ", " ".join(words))
+    # Where an object is printed, its content follows.
+    return re.split(r"OrderedDict|tensor\(|[{\[]|-?\d", " ".join(words))[0]
 
 
 def _sizes(state: object) -> set[int]:
@@ -104,8 +106,8 @@ def _same(mine: object, its: object, sizes: set[int]) -> bool:
             return alike
         return bool(((mine.cpu() == its) | (mine.cpu().isnan() & its.isnan())).all())
     if isinstance(mine, dict) and isinstance(its, dict):
-        return list(map(repr, mine)) == list(map(repr, its)) and all(
-            _same(*pair, sizes) for pair in zip(mine.values(), its.values(), strict=True)
+        return _same(list(mine), list(its), sizes) and _same(
+            list(mine.values()), list(its.values()), sizes
         )
     if isinstance(mine, (list, tuple)) and isinstance(its, (list, tuple)):
         return len(mine) == len(its) and all(
@@ -133,10 +135,15 @@ def compare(whole: bytes, stride: int, *, mapped: bool = False, seed: int = 0) -
             found[mine.error[0]] += 1
         else:
             assert mine.error is None, f"{what}: {mine.error}, but the CPU loads it"
-            assert _same(mine.value, its.value, sizes), f"{what}: not what the CPU loads"
-            _into(net, mine.value, its.value, sizes, what)
-            net.load_state_dict(before)
-            found["loaded"] += 1
+            if _same(mine.value, its.value, sizes):
+                _into(net, mine.value, its.value, sizes, what)
+                net.load_state_dict(before)
+                found["loaded"] += 1
+            else:  # PyTorch's reader may leave a record's memory as it found it
+                again = [load(data, "cpu", mapped=mapped).value for _ in range(5)]
+                undefined = not all(_same(one, its.value, sizes) for one in again)
+                assert undefined, f"{what}: not what the CPU loads"
+                found["undefined"] += 1
         mine = its = Loaded()
         if torch.flagos.memory_allocated() != level:
             wait_for_level(level, what)
