@@ -86,11 +86,15 @@ def _hammer(seconds: float, threads: int = 8) -> int:
     """Forward and backward in all threads over shared weights; the number of steps done."""
     net = Network().to(D)
     expected = [[x.cpu() for x in _step(net, index)] for index in range(threads)]
+    # Kernels' sums depend on it, and a new thread may have another number than this one: the last
+    # one that any thread set, as a DataLoader's pinning thread does.
+    kernel_threads = torch.get_num_threads()
     assert not torch.equal(expected[0][1], expected[1][1])
     end = time.monotonic() + seconds
     steps = [0] * threads
 
     def work(index: int) -> None:
+        torch.set_num_threads(kernel_threads)
         canary = torch.full((1000 + index,), float(index), device=D)
         while time.monotonic() < end or steps[index] < 3:
             fresh = torch.full((300 + index,), -float(index), device=D)

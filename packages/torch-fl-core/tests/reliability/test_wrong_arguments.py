@@ -206,7 +206,7 @@ DTYPES: dict[str, Callable[[str], Any]] = {
     "nan to int": lambda d: torch.full((2,), float("nan"), device=d).isnan().to(torch.int32),
     "a number too large": lambda d: torch.full((2,), 2**70, dtype=torch.int64, device=d),
     "a number too large for uint8": lambda d: torch.tensor([300], dtype=torch.uint8, device=d),
-    "autocast's dtype": lambda d: torch.autocast(d, dtype=torch.int32).__enter__() and None,
+    "autocast's dtype": lambda d: torch.autocast(d, dtype=torch.int32)(torch.sin)(_x(d)),
 }
 
 GENERATORS: dict[str, Callable[[str], Any]] = {
