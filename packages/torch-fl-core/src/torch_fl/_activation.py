@@ -79,6 +79,7 @@ def _start(extension: ModuleType) -> Runtime | None:
 def _install_interop() -> None:
     """Tensors to and from other libraries and processes, and what PyTorch gates by device names."""
     from torch_fl._compat import (
+        data_parallel,
         dlpack,
         flex_attention,
         jagged_attention,
@@ -90,6 +91,7 @@ def _install_interop() -> None:
     if target:
         dlpack.install(target)
         multiprocessing.install()
+    data_parallel.install()
     safetensors.install()
     flex_attention.install()
     jagged_attention.install()

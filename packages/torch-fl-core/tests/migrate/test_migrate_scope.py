@@ -24,7 +24,6 @@ REPLACED = (
     lambda: torch.amp.GradScaler.__init__,
     lambda: torch.amp.custom_fwd,
     lambda: torch.get_autocast_dtype,
-    lambda: torch.nn.DataParallel.__init__,
     lambda: threading.Thread.start,
 )
 

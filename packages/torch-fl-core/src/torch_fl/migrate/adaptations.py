@@ -15,7 +15,7 @@ import torch
 
 from torch_fl._compat import cuda_names, engine, function_modes
 from torch_fl._compat.replacing import Replacement
-from torch_fl.migrate import checkpoints, cuda_module, data_parallel, scopes
+from torch_fl.migrate import checkpoints, cuda_module, scopes
 from torch_fl.migrate.mode import DeviceNames
 from torch_fl.migrate.names import renamed_arguments
 
@@ -59,7 +59,6 @@ def _stand_ins() -> Replacement:
             (torch, "version", version),
             (sys.modules, "torch.version", version),
             (threading.Thread, "start", scopes.inherited(start, DeviceNames)),
-            *data_parallel.places(),
             *cuda_names.places(scopes.inside, _rename),
         ]
     )
