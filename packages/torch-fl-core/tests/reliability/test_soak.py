@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from children import run_child
 
-SECONDS = float(os.environ.get("TORCH_FL_SOAK_SECONDS", "300"))
+SECONDS = float(os.environ.get("TORCH_FL_SOAK_SECONDS", "3600"))
 HERE = Path(__file__).parent
 
 
