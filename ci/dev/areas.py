@@ -76,19 +76,24 @@ def _own_tests(marker: str) -> Command:
     return Command("pytest", "ci/tests", (), marker)
 
 
+def _plugin_tests(vendor: str) -> Command:
+    return Command("pytest", f"packages/torch-fl-{vendor}/tests", (), "not slow")
+
+
 AREAS = (
     # Its work is the preparation that every command does; here it is timed and reported.
     Area("build", "environment, packages and the core", 6),
     Area(
         "unit",
-        "unit and routing tests",
+        "unit and routing tests, and the plugins' own",
         8,
-        (_own_tests("not slow"), _core_tests("not slow and not opdb")),
+        (_own_tests("not slow"), _core_tests("not slow and not opdb"), _plugin_tests("cuda")),
         (
             _own_tests("not slow"),
             _own_tests("slow"),
             _core_tests("not slow and not opdb"),
             _core_tests("slow and not opdb"),
+            _plugin_tests("cuda"),
         ),
     ),
     Area(

@@ -117,6 +117,7 @@ def copy(tmp_path: Path) -> Copy:
     root.mkdir()
     shutil.copy(ROOT / "dev", root / "dev")
     (root / "ci" / "tests").mkdir(parents=True)
+    (root / "packages" / "torch-fl-cuda" / "tests").mkdir(parents=True)
     shutil.copy(ROOT / "ci" / "__init__.py", root / "ci")
     ignore = shutil.ignore_patterns("__pycache__")
     shutil.copytree(ROOT / "ci" / "dev", root / "ci" / "dev", ignore=ignore)

@@ -95,11 +95,12 @@ def test_failed_pip_says_so_and_is_tried_again(copy: Copy) -> None:
 def test_test_runs_the_areas_and_ends_in_the_sum(copy: Copy) -> None:
     done = copy.dev("test", "--time-report")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1] == "84 passed, 0 failed"
+    assert done.stdout.splitlines()[-1] == "86 passed, 0 failed"
     for area in ("build", "unit", "wheels", "opdb"):
         assert f"\n{area} " in done.stdout
     runs = copy.test_runs()
-    assert [run[-1] for run in runs] == ["ci/tests", "packages/torch-fl-core/tests"]
+    packages = [f"packages/torch-fl-{name}/tests" for name in ("core", "cuda")]
+    assert [run[-1] for run in runs] == ["ci/tests", *packages]
     assert "not slow and not opdb" in runs[1]
     assert copy.calls("torch_fl.testing")[0][-4:] == ["--tier", "ci", "--workers", "2"]
     assert copy.calls("wheels")[-1][-2:] == [str(copy.root / "dev"), "wheels"]
@@ -117,7 +118,7 @@ def test_a_failing_area_does_not_stop_the_next(copy: Copy) -> None:
     assert done.returncode == 1
     assert copy.calls("torch_fl.testing")
     assert "to run it again: ./dev test --area unit" in done.stdout
-    assert done.stdout.splitlines()[-1] == "90 passed, 2 failed"
+    assert done.stdout.splitlines()[-1] == "95 passed, 3 failed"
 
 
 @pytest.mark.parametrize(
@@ -141,7 +142,7 @@ def test_a_missing_folder_is_named_and_fails(copy: Copy) -> None:
     done = copy.dev("test", "--area", "unit")
     assert done.returncode == 1
     assert "there is no packages/torch-fl-core/tests" in done.stdout
-    assert done.stdout.splitlines()[-1] == "2 passed, 1 failed"
+    assert done.stdout.splitlines()[-1] == "4 passed, 1 failed"
 
 
 def test_a_build_that_fails_is_a_failed_test_run(copy: Copy) -> None:

@@ -111,3 +111,19 @@ print((time.process_time() - start) * 1e3)
     site = shelf.site()
     best = min(float(output_of_child(code, PYTHONPATH=site)) for _ in range(5))
     assert best < SELECT_MS
+
+
+def test_a_plugin_imported_before_torch_fl_is_told_apart(shelf: Shelf) -> None:
+    """Its own import of torch_fl activates, before its hooks are there."""
+    child = run_child(
+        "import torch_fl_good, torch, warnings\n"
+        "import torch_fl.plugins.selection as selection\n"
+        "print(selection.current().plugin.name, torch_fl_good.torch_fl_identity().name)\n"
+        "print(*[r.error for r in selection.current().records if r.name == 'good'])",
+        PYTHONPATH=shelf.site("good"),
+    )
+    assert child.returncode == 0, child.stderr
+    first, second = child.stdout.splitlines()
+    assert first == "host good"
+    assert "Import torch_fl first" in second
+    assert "Import torch_fl first" in child.stderr

@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import difflib
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
@@ -28,6 +29,11 @@ class Candidate(NamedTuple):
 
     def __str__(self) -> str:
         return f"the plugin {named(self.name, self.distribution, self.version)}"
+
+    def is_half_imported(self) -> bool:
+        """Whether the import of its module is under way, further out in this very call."""
+        module = sys.modules.get(self.reference.partition(":")[0].strip())
+        return getattr(getattr(module, "__spec__", None), "_initializing", False)
 
     def record(self) -> Record:
         """Its record as long as nothing else is known of it."""

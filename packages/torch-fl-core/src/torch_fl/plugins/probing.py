@@ -71,6 +71,8 @@ class _Probe:
             raise
         except BaseException as error:  # SystemExit too
             self._stop("import", refusals.importing(candidate, error), error)
+        if candidate.is_half_imported():
+            self._stop("import", refusals.half_imported(candidate))
         try:
             attached, warnings = hooks.attach(str(candidate), module)
         except Exception as error:

@@ -37,6 +37,14 @@ def importing(candidate: Candidate, error: BaseException) -> str:
     )
 
 
+def half_imported(candidate: Candidate) -> str:
+    """Its module is what imports torch_fl, and is not done."""
+    return (
+        f"{candidate.reference!r} is being imported by this program itself, and imports torch_fl "
+        f"before its hooks are defined. Import torch_fl first."
+    )
+
+
 def no_hooks(candidate: Candidate, error: Exception) -> str:
     """Its hooks cannot be collected."""
     said = str(error) if isinstance(error, TypeError) else sentence(describe(error))
