@@ -27,6 +27,8 @@ void activate(std::unique_ptr<Runtime> runtime) {
   install_views();
   install_storage_operators();
   install_attention();
+  install_fused_attention();
+  install_batch_norm();
   install_recurrent_cells();
   install_dropout();
   install_autocast();

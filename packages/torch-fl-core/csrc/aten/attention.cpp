@@ -1,11 +1,13 @@
 // Owns: which scaled-dot-product attention runs. PyTorch asks a function per device and takes the
 // slow math path where there is none; the answer here is the target's own.
-#include <ATen/core/Tensor.h>
+#include "aten/attention.h"
+
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
 #include <ATen/ops/_nested_tensor_from_mask_left_aligned_ops.h>
 
 #include "aten/own_operators.h"
+#include "aten/plain.h"
 #include "boxing/relabeling.h"
 #include "device/kernel_scope.h"
 #include "routing/operator.h"
@@ -13,34 +15,20 @@
 namespace torch_fl {
 namespace {
 
-constexpr auto kWrapped =
-    c10::DispatchKeySet({c10::DispatchKey::FuncTorchBatched, c10::DispatchKey::BatchedNestedTensor,
-                         c10::DispatchKey::FuncTorchGradWrapper, c10::DispatchKey::Functionalize});
-
+// What PyTorch's composition asks. Fused implementations of an accelerator it would give only to
+// devices that it knows by name: fused_attention.cpp stands before it there.
 int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value,
                const std::optional<at::Tensor>& mask, double dropout_p, bool is_causal,
                std::optional<double> scale, bool enable_gqa) {
-  const auto plain = [](const at::Tensor& tensor) {
-    const auto keys = tensor.key_set();
-    return tensor.device().type() == kFlagos && tensor.has_storage() &&
-           !keys.has_any(c10::python_ks | kWrapped);
-  };
-  if (!plain(query) || !plain(key) || !plain(value) || (mask && !plain(*mask))) {
-    // PyTorch asks without the dispatcher, so wrappers of functorch and of tensor subclasses come
-    // here as they are, without memory. The target's choice reads what they say of themselves.
+  if (target().type != c10::DeviceType::CPU) return static_cast<int64_t>(at::SDPBackend::math);
+  if (!is_plain(query) || !is_plain(key) || !is_plain(value) || (mask && !is_plain(*mask))) {
+    // Wrappers come here as they are. The target's choice reads what they say of themselves.
     return at::_ops::_fused_sdp_choice::redispatch(c10::DispatchKeySet(target().dense), query, key,
                                                    value, mask, dropout_p, is_causal, scale,
                                                    enable_gqa);
   }
-  // Some implementations give no gradient for a mask.
-  Relabeling call(Relabeling::Aliases::kWithGrad);
-  const at::Tensor target_query = call.alias(query);
-  const at::Tensor target_key = call.alias(key);
-  const at::Tensor target_value = call.alias(value);
-  const auto target_mask = mask ? std::optional(call.alias(*mask)) : std::nullopt;
-  const KernelScope scope(call.device());
-  return at::_ops::_fused_sdp_choice::call(target_query, target_key, target_value, target_mask,
-                                           dropout_p, is_causal, scale, enable_gqa);
+  return static_cast<int64_t>(
+      target_attention(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa));
 }
 
 // Asked by PyTorch's Transformer encoder before it packs padded sequences into a nested tensor. flagos
@@ -48,6 +36,22 @@ int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
 bool no_nested_from_mask(const at::Tensor&, const at::Tensor&) { return false; }
 
 }  // namespace
+
+at::SDPBackend target_attention(const at::Tensor& query, const at::Tensor& key,
+                                const at::Tensor& value, const std::optional<at::Tensor>& mask,
+                                double dropout_p, bool is_causal, std::optional<double> scale,
+                                bool enable_gqa) {
+  // Some implementations give no gradient for a mask.
+  Relabeling call(Relabeling::Aliases::kWithGrad);
+  const at::Tensor target_query = call.alias(query);
+  const at::Tensor target_key = call.alias(key);
+  const at::Tensor target_value = call.alias(value);
+  const auto target_mask = mask ? std::optional(call.alias(*mask)) : std::nullopt;
+  const KernelScope scope(call.device());
+  return static_cast<at::SDPBackend>(
+      at::_ops::_fused_sdp_choice::call(target_query, target_key, target_value, target_mask,
+                                        dropout_p, is_causal, scale, enable_gqa));
+}
 
 void install_attention() {
   routing::Typed<at::_ops::_nested_tensor_from_mask_left_aligned>::install_core(

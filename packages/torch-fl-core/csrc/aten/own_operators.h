@@ -10,6 +10,8 @@ void install_copies();
 void install_views();
 void install_storage_operators();
 void install_attention();
+void install_fused_attention();
+void install_batch_norm();
 void install_recurrent_cells();
 void install_dropout();
 void install_autocast();

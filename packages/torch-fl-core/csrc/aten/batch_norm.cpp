@@ -1,0 +1,91 @@
+// Owns: which batch norm runs on an accelerator. PyTorch's composition gives the libraries' ones
+// (cuDNN, MIOpen) to devices that it knows by name; this one asks the same question about the
+// target's tensors. Everything else goes to PyTorch's composition, with its checks and errors.
+#include <ATen/core/Tensor.h>
+#include <ATen/native/Normalization.h>
+#include <ATen/ops/_batch_norm_impl_index_native.h>
+#include <ATen/ops/cudnn_batch_norm_ops.h>
+#include <ATen/ops/empty_ops.h>
+#include <ATen/ops/miopen_batch_norm_ops.h>
+
+#include "aten/own_operators.h"
+#include "aten/plain.h"
+#include "boxing/relabeling.h"
+#include "device/kernel_scope.h"
+#include "routing/operator.h"
+
+namespace torch_fl {
+namespace {
+
+using at::Tensor;
+using at::native::BatchNormBackend;
+using OptionalTensor = std::optional<Tensor>;
+// The result, the batch's mean and inverse deviation (or variance), what the library keeps for the
+// backward, and the number by which PyTorch's composition tells the libraries apart.
+using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, int64_t>;
+
+const Tensor& or_undefined(const OptionalTensor& tensor) {
+  static const Tensor undefined;
+  return tensor ? *tensor : undefined;
+}
+
+// One value per channel, or nothing. PyTorch's composition has the errors for other shapes.
+bool per_channel(const Tensor& tensor, const Tensor& input) {
+  return !tensor.defined() || (is_plain(tensor) && tensor.dim() == 1 &&
+                               tensor.size(0) == input.size(1) && tensor.is_contiguous());
+}
+
+BatchNormBackend ask_target(const Tensor& input, const Tensor& weight, const Tensor& bias,
+                            const Tensor& mean, const Tensor& variance, bool training, double eps) {
+  Relabeling call;
+  const Tensor x = call.alias(input);
+  const Tensor w = call.alias(weight);
+  const Tensor b = call.alias(bias);
+  const Tensor m = call.alias(mean);
+  const Tensor v = call.alias(variance);
+  const KernelScope scope(call.device());
+  return at::native::_select_batch_norm_backend(x, w, b, m, v, training, eps);
+}
+
+Results batch_norm(const Tensor& input, const OptionalTensor& weight, const OptionalTensor& bias,
+                   const OptionalTensor& running_mean, const OptionalTensor& running_var,
+                   bool training, double momentum, double eps, bool cudnn_enabled) {
+  const Tensor& w = or_undefined(weight);
+  const Tensor& b = or_undefined(bias);
+  const Tensor& mean = or_undefined(running_mean);
+  const Tensor& variance = or_undefined(running_var);
+  auto backend = BatchNormBackend::Native;
+  if (is_plain(input) && input.dim() >= 2 && w.defined() && per_channel(w, input) &&
+      per_channel(b, input) && per_channel(mean, input) && per_channel(variance, input)) {
+    backend = ask_target(input, w, b, mean, variance, training, eps);
+  }
+  if (backend == BatchNormBackend::Cudnn && cudnn_enabled) {
+    auto [output, save_mean, save_var, reserve] =
+        at::_ops::cudnn_batch_norm::call(input.contiguous(input.suggest_memory_format()), w, bias,
+                                         running_mean, running_var, training, momentum, eps);
+    return {output, save_mean, save_var, reserve, 1};
+  }
+  if (backend == BatchNormBackend::Miopen && cudnn_enabled) {
+    auto [output, save_mean, save_var] =
+        at::_ops::miopen_batch_norm::call(input.contiguous(input.suggest_memory_format()), w, bias,
+                                          running_mean, running_var, training, momentum, eps);
+    const Tensor reserve =
+        at::_ops::empty_memory_format::call({0}, at::kByte, input.layout(), input.device(), {}, {});
+    return {output, save_mean, save_var, reserve, 2};
+  }
+  return at::native::_batch_norm_impl_index(input, weight, bias, running_mean, running_var,
+                                            training, momentum, eps, cudnn_enabled);
+}
+
+}  // namespace
+
+void install_batch_norm() {
+  if (target().type == c10::DeviceType::CPU) return;  // it has one
+  // A composition of operators that autograd knows, so it stands under the autograd key as well.
+  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
+    routing::install(routing::find("aten::_batch_norm_impl_index", ""), key, routing::Route::kCore,
+                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&batch_norm)));
+  }
+}
+
+}  // namespace torch_fl

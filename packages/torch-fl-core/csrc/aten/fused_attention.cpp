@@ -1,0 +1,122 @@
+// Owns: scaled-dot-product attention on an accelerator. PyTorch's composition gives the fused
+// implementations to devices that it knows by name; this one asks the target which it would take and
+// calls that as an operator, which autograd knows. What the target gives to the math path, and what
+// is malformed, goes to PyTorch's composition.
+#include <ATen/core/Tensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_scaled_dot_product_cudnn_attention_ops.h>
+#include <ATen/ops/_scaled_dot_product_efficient_attention_ops.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention_ops.h>
+#include <ATen/ops/constant_pad_nd_ops.h>
+#include <ATen/ops/expand_ops.h>
+#include <ATen/ops/logical_not_ops.h>
+#include <ATen/ops/masked_fill_ops.h>
+#include <ATen/ops/scaled_dot_product_attention_native.h>
+#include <ATen/ops/slice_ops.h>
+#include <ATen/ops/zeros_like_ops.h>
+
+#include <cmath>
+#include <limits>
+
+#include "aten/attention.h"
+#include "aten/own_operators.h"
+#include "aten/plain.h"
+#include "routing/operator.h"
+
+namespace torch_fl {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+
+// Elements: of a head, for flash attention; of a mask's row, for memory-efficient attention, which
+// wants rows that begin at multiples of 16 bytes in every dtype.
+constexpr int64_t kHeadAlignment = 8;
+constexpr int64_t kMaskAlignment = 16;
+
+// What the target may be asked about. PyTorch's composition has the errors for everything else.
+bool well_formed(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const OptionalTensor& mask) {
+  for (const Tensor* tensor : {&query, &key, &value}) {
+    if (!is_plain(*tensor) || tensor->dim() < 2 || tensor->dtype() != query.dtype() ||
+        tensor->device() != query.device()) {
+      return false;
+    }
+  }
+  return !mask || (is_plain(*mask) && mask->device() == query.device() &&
+                   (mask->scalar_type() == at::kBool || mask->dtype() == query.dtype()));
+}
+
+Tensor pad_last(const Tensor& tensor, int64_t alignment) {
+  const int64_t over = tensor.size(-1) % alignment;
+  if (over == 0) return tensor;
+  const std::array<c10::SymInt, 2> pad{0, alignment - over};
+  return at::_ops::constant_pad_nd::call(tensor, pad, 0);
+}
+
+Tensor cut_last(const Tensor& tensor, int64_t size) {
+  if (tensor.size(-1) == size) return tensor;
+  return at::_ops::slice_Tensor::call(tensor, -1, 0, c10::SymInt(size), 1);
+}
+
+// What is added to the scores: a mask of booleans says which of them count.
+OptionalTensor additive(const OptionalTensor& mask, const Tensor& query) {
+  if (!mask || mask->scalar_type() != at::kBool) return mask;
+  const Tensor zeros = at::_ops::zeros_like::call(*mask, query.scalar_type(), {}, {}, {}, {});
+  return at::_ops::masked_fill_Scalar::call(zeros, at::_ops::logical_not::call(*mask),
+                                            -std::numeric_limits<double>::infinity());
+}
+
+// (batch, heads, queries, keys), with rows that begin where the kernel can load them.
+OptionalTensor aligned(const OptionalTensor& mask, const Tensor& query, const Tensor& key) {
+  if (!mask) return mask;
+  const Tensor rows = cut_last(pad_last(*mask, kMaskAlignment), mask->size(-1));
+  const std::array<c10::SymInt, 4> shape{query.size(0), query.size(1), query.size(2), key.size(2)};
+  return at::_ops::expand::call(rows, shape, false);
+}
+
+Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                 const OptionalTensor& mask, double dropout_p, bool is_causal,
+                 std::optional<double> scale, bool enable_gqa) {
+  const auto choice =
+      well_formed(query, key, value, mask)
+          ? target_attention(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa)
+          : at::SDPBackend::math;
+  // Only where somebody will go back: otherwise the sums of exponentials are left out.
+  const bool backward = at::GradMode::is_enabled() &&
+                        (query.requires_grad() || key.requires_grad() || value.requires_grad());
+  switch (choice) {
+    case at::SDPBackend::flash_attention: {
+      const int64_t width = query.size(-1);  // the scale is that of heads as they are, unpadded
+      const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(width)));
+      const auto results = at::_ops::_scaled_dot_product_flash_attention::call(
+          pad_last(query, kHeadAlignment), pad_last(key, kHeadAlignment),
+          pad_last(value, kHeadAlignment), dropout_p, is_causal, false, factor);
+      return cut_last(std::get<0>(results), width);
+    }
+    case at::SDPBackend::efficient_attention:
+      return std::get<0>(at::_ops::_scaled_dot_product_efficient_attention::call(
+          query, key, value, aligned(additive(mask, query), query, key), backward, dropout_p,
+          is_causal, scale));
+    case at::SDPBackend::cudnn_attention:
+      return std::get<0>(at::_ops::_scaled_dot_product_cudnn_attention::call(
+          query, key, value, additive(mask, query), backward, dropout_p, is_causal, false, scale));
+    default:
+      return at::native::scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal,
+                                                      scale, enable_gqa);
+  }
+}
+
+}  // namespace
+
+void install_fused_attention() {
+  if (target().type == c10::DeviceType::CPU) return;  // its composition has a place for it
+  // A composition of operators that autograd knows, so it stands under the autograd key as well.
+  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
+    routing::install(routing::find("aten::scaled_dot_product_attention", ""), key,
+                     routing::Route::kCore,
+                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&attention)));
+  }
+}
+
+}  // namespace torch_fl
