@@ -30,6 +30,7 @@ void activate(std::unique_ptr<Runtime> runtime) {
   install_fused_attention();
   install_batch_norm();
   install_recurrent_cells();
+  install_recurrent_layers();
   install_dropout();
   install_autocast();
   install_typed_operators();

@@ -13,6 +13,7 @@ void install_attention();
 void install_fused_attention();
 void install_batch_norm();
 void install_recurrent_cells();
+void install_recurrent_layers();
 void install_dropout();
 void install_autocast();
 

@@ -84,6 +84,7 @@ def _install_interop() -> None:
         flex_attention,
         jagged_attention,
         multiprocessing,
+        recurrent_weights,
         safetensors,
     )
 
@@ -91,6 +92,7 @@ def _install_interop() -> None:
     if target:
         dlpack.install(target)
         multiprocessing.install()
+        recurrent_weights.install()
     data_parallel.install()
     safetensors.install()
     flex_attention.install()
