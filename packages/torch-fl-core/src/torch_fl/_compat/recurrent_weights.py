@@ -21,8 +21,8 @@ Flatten = Callable[[Any], None]
 
 def install() -> None:
     """Lets recurrent layers on flagos keep their weights as the target's would."""
-    layer = torch.nn.RNNBase
-    layer.flatten_parameters = also_on_flagos(layer.flatten_parameters)  # type: ignore[method-assign]
+    layer: Any = torch.nn.RNNBase
+    layer.flatten_parameters = also_on_flagos(layer.flatten_parameters)
 
 
 def also_on_flagos(flatten: Flatten) -> Flatten:
@@ -45,7 +45,7 @@ def _is_ours(weight: Any) -> bool:
 
 
 def _wanted(weights: list[torch.Tensor]) -> bool:
-    """As PyTorch decides it: one dtype, one device, all acceptable, none in the memory of another."""
+    """As PyTorch decides it: of one dtype and device, acceptable, none in another's memory."""
     first = weights[0]
     return (
         all(w.dtype == first.dtype and w.device == first.device for w in weights)
@@ -59,7 +59,7 @@ def _flatten(layer: Any) -> None:
 
     weights = layer._flat_weights
     in_a_layer = (4 if layer.bias else 2) + (layer.proj_size > 0)
-    with torch.flagos.device_of(weights[0]), torch.no_grad():
+    with torch.accelerator.device_index(weights[0].device.index), torch.no_grad():
         if torch._use_cudnn_rnn_flatten_weight():
             torch._cudnn_rnn_flatten_weight(
                 weights,
