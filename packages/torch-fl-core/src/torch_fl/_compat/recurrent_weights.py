@@ -1,4 +1,4 @@
-"""Owns: the weights of a recurrent layer in one piece of memory, on a target whose library wants it.
+"""Owns: a recurrent layer's weights in one piece of memory, on a target whose library wants it.
 
 Reason: `nn.RNNBase.flatten_parameters` asks for CUDA by name. Without it the library's layer copies
 all weights in each call, and warns. The target's own answer is asked here, with its own tensors.
