@@ -23,7 +23,7 @@ from _slices import Comparison, LocalSide, Statement, add_pairs, calls_per_slice
 from dispatch import _environment
 
 import torch_fl
-from torch_fl import routing
+from torch_fl import _C, routing
 
 ROUNDS = 20
 PAIRS = 12
@@ -67,6 +67,11 @@ def _scope() -> Callable[[], object]:
     return lambda: scope.__exit__(None, None, None)
 
 
+def _breadcrumbs() -> Callable[[], object]:
+    _C.set_breadcrumbs(True)
+    return lambda: _C.set_breadcrumbs(False)
+
+
 def _report() -> Callable[[], object]:
     report = routing.report()
     report.__enter__()
@@ -85,6 +90,7 @@ STATES: dict[str, State] = {
     "a Python kernel that refuses, then boxing": _set("refusing, boxing"),
     "cpu, on copies": _set("cpu"),
     "a report": _report,
+    "breadcrumbs": _breadcrumbs,
 }
 
 

@@ -4,6 +4,7 @@
 #include <typeinfo>
 
 #include "boxing/relabeling.h"
+#include "device/breadcrumbs.h"
 
 namespace torch_fl {
 namespace {
@@ -53,6 +54,7 @@ template <class... Types>
 
 void Relabeling::rethrow(const c10::Error& error) {
   write_back(/*failed=*/true);
+  if (typeid(error) == typeid(c10::AcceleratorError)) breadcrumbs::rethrow(error);
   // With a tensor of the target's own type among the arguments, the name may be the caller's.
   if (devices_.has_foreign(target().type)) throw;
   // flagos:i is the target's device i; a target without indices has one name for all of them.

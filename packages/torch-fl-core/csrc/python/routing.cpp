@@ -3,6 +3,7 @@
 #include <torch/csrc/Dtype.h>
 
 #include "boxing/routable.h"
+#include "device/breadcrumbs.h"
 #include "python/bindings.h"
 #include "routing/fallback.h"
 #include "routing/observation.h"
@@ -113,6 +114,8 @@ void bind_routing(py::module_& module) {
   def(module, "start_counting", routing::start_counting);
   def(module, "stop_counting", routing::stop_counting);
   def(module, "set_logging", routing::set_logging);
+  def(module, "set_breadcrumbs", routing::set_breadcrumbs);
+  def(module, "last_calls", breadcrumbs::last_calls);
   def(module, "set_fallback_rules", [](bool forbidden, bool logged) {
     routing::set_fallback_rules({.forbidden = forbidden, .logged = logged});
   });

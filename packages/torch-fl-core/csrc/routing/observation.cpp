@@ -7,6 +7,7 @@
 #include <mutex>
 #include <unordered_map>
 
+#include "device/breadcrumbs.h"
 #include "device/runtime.h"
 #include "routing/operator.h"
 
@@ -71,6 +72,9 @@ std::unordered_map<Row, Count, RowHash>& counts() {
   return *all;
 }
 
+// Operators say what they run while anybody wants to hear it.
+void watch() { set_watched(g_counting || g_logging || breadcrumbs::on()); }
+
 Count& count_of(Operator& op, const char* label) {
   const std::lock_guard<std::mutex> lock(g_mutex);
   return counts()[{&op, label}];
@@ -92,6 +96,7 @@ Operator& bystander(const c10::OperatorHandle& handle, c10::DispatchKey key) {
 }
 
 Observation::Observation(Operator& op, const char* label) : operator_(op) {
+  if (breadcrumbs::on()) breadcrumbs::drop(op.handle.operator_name(), label);
   if (g_logging.load(std::memory_order_relaxed)) log_call(op, label);
   if (!g_counting.load(std::memory_order_relaxed)) return;
   count_ = &count_of(op, label);
@@ -120,17 +125,22 @@ Observation::~Observation() {
 
 void start_counting() {
   g_counting = true;
-  set_watched(true);
+  watch();
 }
 
 void stop_counting() {
   g_counting = false;
-  set_watched(g_logging);
+  watch();
 }
 
 void set_logging(bool on) {
   g_logging = on;
-  set_watched(on || g_counting);
+  watch();
+}
+
+void set_breadcrumbs(bool on) {
+  breadcrumbs::set(on);
+  watch();
 }
 
 std::vector<Observed> observations() {

@@ -33,6 +33,8 @@ FLAGOS_API void start_counting();
 FLAGOS_API void stop_counting();
 // FLAGOS_LOG_DISPATCH: a line on standard error for each call.
 FLAGOS_API void set_logging(bool on);
+// FLAGOS_BREADCRUMBS: errors of the device name the operators that were called last.
+FLAGOS_API void set_breadcrumbs(bool on);
 
 // Operators called while counted, those still in flight waited for. Counts only ever grow.
 FLAGOS_API std::vector<Observed> observations();

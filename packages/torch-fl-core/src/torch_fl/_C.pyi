@@ -182,6 +182,12 @@ def refuse_call() -> None:
 def set_logging(on: bool, /) -> None:
     """Prints each call and its route on standard error."""
 
+def set_breadcrumbs(on: bool, /) -> None:
+    """Errors that the device reports late name the operators that were called last."""
+
+def last_calls(count: int, /) -> list[str]:
+    """While breadcrumbs are on: "aten::mm -> boxing", newest first."""
+
 def set_fallback_rules(forbidden: bool, logged: bool, /) -> None:
     """Whether the cpu route is an error, and whether it prints a line."""
 

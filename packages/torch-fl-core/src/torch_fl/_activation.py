@@ -104,6 +104,8 @@ def _apply_routes(extension: ModuleType) -> None:
     extension.set_fallback_rules(settings.FLAGOS_STRICT.read(), settings.FLAGOS_LOG_FALLBACK.read())
     if settings.FLAGOS_LOG_DISPATCH.read():
         extension.set_logging(True)
+    if settings.FLAGOS_BREADCRUMBS.read():
+        extension.set_breadcrumbs(True)
     plugin = selection.current().plugin
     routes = plugin.routes() if plugin else None
     configured = settings.FLAGOS_BACKEND_CONFIG.read() or settings.FLAGOS_OP.read()

@@ -212,6 +212,10 @@ FLAGOS_LOG_FALLBACK = _switch(
     "Prints each operator that runs on the CPU fallback on standard error: "
     "`[flagos cpu_fallback] <op>`.",
 )
+FLAGOS_BREADCRUMBS = _switch(
+    "FLAGOS_BREADCRUMBS",
+    "Errors that the device reports later than they were made name the operators called last.",
+)
 FLAGOS_STRICT = _switch("FLAGOS_STRICT", "The CPU fallback is an error that names the operator.")
 FLAGOS_MIGRATE = Setting(
     "FLAGOS_MIGRATE",

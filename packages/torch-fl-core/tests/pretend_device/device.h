@@ -54,6 +54,9 @@ class DeviceScope {
 // -- streams. Work is complete when the call returns, unless a test holds the device.
 StreamId current_stream(DeviceIndex device);
 void hold(bool on);
+// From now on every wait for the device, and every kernel, reports this; empty: the device is well.
+void break_with(const std::string& fault);
+void check_fault();
 
 // -- memory
 void set_memory_limit(int64_t bytes);     // of each device

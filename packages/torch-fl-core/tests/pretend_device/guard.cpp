@@ -1,6 +1,7 @@
 // Owns: devices, streams and events of the pretend device, through c10's device guard, and what
 // tests are told of them.
 #include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
 
 #include <array>
 #include <atomic>
@@ -28,6 +29,8 @@ std::array<std::atomic<bool>, kDevices> g_contexts{};
 std::atomic<bool> g_initialized{false};
 std::atomic<int> g_initializing{0};
 std::atomic<bool> g_held{false};
+std::mutex g_fault_mutex;
+std::string g_fault;
 
 struct Told {
   std::mutex mutex;
@@ -106,10 +109,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return !g_held;
   }
   void synchronizeStream(const Stream& stream) const override {
+    check_fault();
     count("synchronize stream of hpu:" + std::to_string(own(stream.device())));
     note("synchronize stream: id", stream.id());
   }
   void synchronizeDevice(DeviceIndex device) const override {
+    check_fault();
     count("synchronize hpu:" + std::to_string(slot(device)));
   }
 
@@ -137,7 +142,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     count("query event");
     return event == nullptr || !g_held;
   }
-  void synchronizeEvent(void*) const override { count("synchronize event"); }
+  void synchronizeEvent(void*) const override {
+    check_fault();
+    count("synchronize event");
+  }
   double elapsedTime(void* start, void* end, DeviceIndex device) const override {
     const auto& first = *static_cast<Event*>(start);
     const auto& last = *static_cast<Event*>(end);
@@ -223,5 +231,18 @@ bool initialized() { return g_initialized; }
 StreamId current_stream(DeviceIndex device) { return t_streams[slot(device)]; }
 
 void hold(bool on) { g_held = on; }
+
+void break_with(const std::string& fault) {
+  const std::lock_guard<std::mutex> lock(g_fault_mutex);
+  g_fault = fault;
+}
+
+void check_fault() {
+  constexpr int32_t kCode = 710;  // as CUDA's assertion in a kernel
+  const std::lock_guard<std::mutex> lock(g_fault_mutex);
+  if (g_fault.empty()) return;
+  throw c10::AcceleratorError({__func__, __FILE__, static_cast<uint32_t>(__LINE__)}, kCode,
+                              g_fault);
+}
 
 }  // namespace pretend

@@ -59,6 +59,7 @@ at::Tensor mm(const at::Tensor& self, const at::Tensor& other) {
   HostCall call;
   const at::Tensor a = call.argument(self, /*written=*/false);
   const at::Tensor b = call.argument(other, /*written=*/false);
+  check_fault();
   TORCH_CHECK(a.size(1) == b.size(0), "hpu kernel mm: a matrix of ", a.sizes(), " on ",
               self.device(), " cannot be multiplied by one of ", b.sizes());
   note("mm: stream", current_stream(call.device()));

@@ -141,6 +141,7 @@ TORCH_LIBRARY(pretend, library) {
   library.def("memory(int device) -> Dict(str, int)", &memory);
   library.def("set_memory_limit(int nbytes) -> ()", &set_memory_limit);
   library.def("hold(bool on) -> ()", &hold);
+  library.def("break_with(str fault) -> ()", &break_with);
 }
 
 }  // namespace

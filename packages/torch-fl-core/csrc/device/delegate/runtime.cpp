@@ -9,9 +9,12 @@
 #include <c10/core/DeviceGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include "device/breadcrumbs.h"
+
 namespace torch_fl::delegate {
 namespace {
 
+using breadcrumbs::explained;
 using c10::Device;
 using c10::Stream;
 
@@ -43,7 +46,9 @@ class DelegateRuntime final : public Runtime {
   c10::DeviceCapability capability(DeviceIndex device) override {
     return guard_.getDeviceCapability({type_, device});
   }
-  void synchronize_device(DeviceIndex device) override { guard_.synchronizeDevice(device); }
+  void synchronize_device(DeviceIndex device) override {
+    explained([&] { guard_.synchronizeDevice(device); });
+  }
 
   StreamId current_stream(DeviceIndex device) override {
     return guard_.getStream({type_, device}).id();
@@ -61,10 +66,10 @@ class DelegateRuntime final : public Runtime {
     return guard_.exchangeStream(on_target(device, stream)).id();
   }
   bool query_stream(DeviceIndex device, StreamId stream) override {
-    return guard_.queryStream(on_target(device, stream));
+    return explained([&] { return guard_.queryStream(on_target(device, stream)); });
   }
   void synchronize_stream(DeviceIndex device, StreamId stream) override {
-    guard_.synchronizeStream(on_target(device, stream));
+    explained([&] { guard_.synchronizeStream(on_target(device, stream)); });
   }
   bool is_capturing(DeviceIndex device, StreamId stream) override {
 #ifdef TORCH_FL_GUARD_HAS_CAPTURE  // torch 2.12 and newer
@@ -80,13 +85,17 @@ class DelegateRuntime final : public Runtime {
   }
 
   void record(void** event, DeviceIndex device, StreamId stream, c10::EventFlag flag) override {
-    guard_.record(event, on_target(device, stream), device, flag);
+    explained([&] { guard_.record(event, on_target(device, stream), device, flag); });
   }
   void block(void* event, DeviceIndex device, StreamId stream) override {
-    guard_.block(event, on_target(device, stream));
+    explained([&] { guard_.block(event, on_target(device, stream)); });
   }
-  bool query_event(void* event) override { return guard_.queryEvent(event); }
-  void synchronize_event(void* event) override { guard_.synchronizeEvent(event); }
+  bool query_event(void* event) override {
+    return explained([&] { return guard_.queryEvent(event); });
+  }
+  void synchronize_event(void* event) override {
+    explained([&] { guard_.synchronizeEvent(event); });
+  }
   double elapsed_ms(void* start, void* end, DeviceIndex device) override {
     return guard_.elapsedTime(start, end, device);
   }
@@ -97,11 +106,13 @@ class DelegateRuntime final : public Runtime {
   c10::DataPtr allocate(size_t nbytes, DeviceIndex device) override {
     initialize();
     const c10::DeviceGuard guard{Device(type_, device)};  // also when the target has no memory left
-    return target_allocator()->allocate(nbytes);
+    return explained([&] { return target_allocator()->allocate(nbytes); });
   }
   c10::Allocator* target_allocator() override { return c10::GetAllocator(type_); }
   void empty_cache() override {
-    if (auto* memory = device_allocator_or_null()) memory->emptyCache();
+    if (auto* memory = device_allocator_or_null()) {
+      explained([&] { memory->emptyCache(); });
+    }
   }
   void record_stream(const c10::DataPtr& data, DeviceIndex device, StreamId stream) override {
     guard_.recordDataPtrOnStream(data, on_target(device, stream));
