@@ -6,18 +6,20 @@ make `import torch` fail, so it raises nothing. `main` is the console script.
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import warnings
 
-__all__ = ["autoload", "autoload_error", "is_command_line", "main"]
+__all__ = ["autoload", "autoload_error", "is_command_line", "main", "natively"]
 
 autoload_error: BaseException | None = None
 """What went wrong in `autoload`, if anything did; `import torch_fl` raises it for real."""
 
 is_command_line = False
-"""Whether this process is `torch-fl`. Importing torch_fl activates nothing then: each command does,
-if it needs the device, and the doctor works where activation, torch or a plugin is broken."""
+"""Whether this process is `torch-fl`, or one without flagos (`natively`). Importing torch_fl
+activates nothing then: each command does, if it needs the device, and the doctor works where
+activation, torch or a plugin is broken."""
 
 
 def autoload() -> None:
@@ -39,6 +41,14 @@ def autoload() -> None:
     except BaseException as error:
         autoload_error = error
         _warn(f"flagos was not activated by `import torch`: {_describe(error)}")
+
+
+def natively(module: str, function: str, *arguments: object) -> None:
+    """Calls a function of torch_fl in a process of its own in which flagos is not activated: what
+    shows how PyTorch behaves without it. The first call in that process."""
+    global is_command_line
+    is_command_line = True
+    getattr(importlib.import_module(module), function)(*arguments)
 
 
 def main() -> int:

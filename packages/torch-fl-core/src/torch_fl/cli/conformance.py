@@ -52,7 +52,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     chosen.add_argument("--shard", default="1/1", metavar="I/N", help="every N-th entry from I")
     device = parser.add_argument_group("where")
     device.add_argument("--plugin", default="", metavar="NAME", help="default: the one in use")
-    device.add_argument("--device", default="flagos", help="default: flagos; cpu tries this out")
+    device.add_argument(
+        "--device",
+        default="flagos",
+        help="default: flagos; another one, such as cpu, without flagos",
+    )
     device.add_argument("--kind", choices=_KINDS, help="default: hardware, or host for that plugin")
     device.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
     device.add_argument(
@@ -64,6 +68,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     results.add_argument("--resume", action="store_true", help="go on where --out stopped")
     results.add_argument(
         "--merge", type=Path, nargs="+", metavar="FILE", help="report on files of earlier runs"
+    )
+    results.add_argument(
+        "--fingerprints", action="store_true", help="keep one of each case, for --against"
+    )
+    results.add_argument(
+        "--against",
+        type=Path,
+        nargs="+",
+        metavar="FILE",
+        help="with --merge: runs on the device itself that flagos stands on (--device cuda), each "
+        "a file; several show what varies there",
     )
     results.add_argument(
         "--record", type=Path, metavar="FOLDER", help="record the run as evidence there"
@@ -95,6 +110,8 @@ def run(arguments: argparse.Namespace) -> int:
         request = _request(arguments)
         if arguments.selfcheck:
             return _selfcheck(request, arguments.verbose)
+        if arguments.against:
+            return _against(arguments)
         if arguments.merge:
             outcome = running.merged(arguments.merge, request.exclusions)
             _show_failures(outcome, arguments.verbose)
@@ -137,8 +154,22 @@ def _request(arguments: argparse.Namespace) -> Request:
         seed=arguments.seed,
         out=arguments.out,
         resume=arguments.resume,
+        fingerprints=arguments.fingerprints,
         **folder,
     )
+
+
+def _against(arguments: argparse.Namespace) -> int:
+    from torch_fl.testing import side_by_side
+    from torch_fl.testing.running import RequestError
+
+    if not arguments.merge:
+        raise RequestError("--against needs the run on flagos: --merge FILE")
+    scores = side_by_side.compare(arguments.merge, arguments.against)
+    print(*side_by_side.lines(scores), sep="\n")
+    good = sum(score.ok for score in scores.values())
+    print(f"{good} passed, {len(scores) - good} failed")
+    return 0 if good == len(scores) else 1
 
 
 def _names(text: str | None) -> tuple[str, ...]:

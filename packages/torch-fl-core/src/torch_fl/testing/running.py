@@ -53,6 +53,8 @@ class Request:
     out: Path | None = None
     resume: bool = False
     exclusions: Path = exclusion_list.DEFAULT_FOLDER
+    fingerprints: bool = False
+    """keep one of each case in the results"""
 
     def chosen_suites(self) -> dict[str, Suite]:
         """The suites by name. Raises RequestError for one that does not exist."""
@@ -201,6 +203,7 @@ def plan_of(request: Request, ready: Ready) -> Plan:
         configurations=tuple(units),
         passes=passes,
         entries={name: ready.entries[name] for name in suites},
+        fingerprints=request.fingerprints,
         date=time.strftime("%Y-%m-%d"),
     )
     whole = not request.entries and request.shard == (1, 1)
@@ -236,6 +239,7 @@ def _started(
         configuration=configuration,
         variables=request.variables,
         wrong=wrong,
+        fingerprints=request.fingerprints,
     )
     runner = Runner(setup, request.workers, request.time_limit_s)
     try:

@@ -25,6 +25,7 @@ from .declared import (
     UNINITIALISED_RESULTS,
     plain,
 )
+from .fingerprints import fingerprint
 from .movers import CPU, Mover
 from .results import Failure, UnitResult
 from .telling import Raised, told
@@ -47,6 +48,7 @@ class Evaluator:
             operators wrong there.
         own_texts: the target's errors have texts of its own, not the CPU's.
         copies: operators run on copies; see `Configuration.copies`.
+        fingerprints: keep one of each case.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Evaluator:
         during_device_call: Callable[[], AbstractContextManager[None]] = nullcontext,
         own_texts: bool = False,
         copies: bool = False,
+        fingerprints: bool = False,
     ) -> None:
         self._device = device
         self._seed = seed
@@ -64,6 +67,7 @@ class Evaluator:
         self._during_device_call = during_device_call
         self._own_texts = own_texts
         self._copies = copies
+        self._fingerprints = fingerprints
 
     def evaluate(self, name: str, entry: Any, pass_: Pass, limit: int | None) -> UnitResult:
         """All cases of a pass, or per dtype the first ``limit`` that stock CPU carries out."""
@@ -118,21 +122,31 @@ class Evaluator:
         if self._copies and _OVERLAP in str(raised.get("text")):
             return False  # copies do not overlap: there is nothing to refuse
         self._position(f"{case.label} on {self._device}")
+        mark = ""
         try:
             with self._during_device_call():
                 actual = self._call(unit.entry, case, self._device)
+            if self._fingerprints:
+                mark = fingerprint(actual, values=expectation.values)
             difference = compare(expected, actual, expectation)
         except Exception as error:
+            self._keep(case, f"-{mark}", unit)
             unit.failed += 1
             if len(unit.failures) < _KEPT_FAILURES:
                 kind = error.kind if isinstance(error, Mismatch) else "raised"
                 unit.failures.append(Failure(case.label, kind, _text(error)))
             return True
+        self._keep(case, f"+{mark}", unit)
         unit.passed += 1
         if difference > 0.0:
             unit.inexact += 1
             unit.largest_difference = max(unit.largest_difference, difference)
         return True
+
+    def _keep(self, case: Case, mark: str, unit: UnitResult) -> None:
+        if self._fingerprints:
+            assert case.label not in unit.fingerprints, f"two cases are called {case.label}"
+            unit.fingerprints[case.label] = mark
 
     def _call(self, name: str, case: Case, device: torch.device) -> Outcome:
         arguments = Mover(device, name).arguments(case.arguments)

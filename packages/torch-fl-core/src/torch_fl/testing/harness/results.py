@@ -53,6 +53,8 @@ class UnitResult:
     seconds: float = 0.0
     """of the processor, samples included"""
     failures: list[Failure] = field(default_factory=list)
+    fingerprints: dict[str, str] = field(default_factory=dict)
+    """by case, where they are kept: "+" or "-" for passed or failed, and `fingerprint`'s digits"""
 
     @property
     def key(self) -> Key:
@@ -98,6 +100,8 @@ class Header:
     """for each configuration and suite of the run the names of the passes"""
     entries: dict[str, tuple[str, ...]]
     """for each suite all entries of this PyTorch's database, run or not"""
+    fingerprints: bool = False
+    """whether results keep fingerprints"""
     date: str = field(default="", compare=False)
     """when the run began, as year-month-day; a run that goes on later is the same"""
 

@@ -7,6 +7,7 @@ it was at, which is recorded as ``crash`` or ``timeout``; a fresh worker goes on
 from __future__ import annotations
 
 import multiprocessing
+import pickle
 import tempfile
 import threading
 from collections import deque
@@ -15,6 +16,8 @@ from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from ctypes import c_char
 from pathlib import Path
 from typing import Any, Final
+
+import torch_fl_entry
 
 from .configurations import CONFIGURATIONS
 from .results import Failure, Status, UnitResult
@@ -47,6 +50,14 @@ class WorkerProcess:
         self._process = context.Process(
             target=target, args=(theirs, self._position, setup, str(log)), daemon=True
         )
+        if target is serve and setup.device.partition(":")[0] != "flagos":
+            # Nothing that the process is given may import this package, which activates flagos.
+            arguments = (theirs, self._position, pickle.dumps(setup), str(log))
+            self._process = context.Process(
+                target=torch_fl_entry.natively,
+                args=("torch_fl.testing.harness.worker", "serve_natively", *arguments),
+                daemon=True,
+            )
         with CONFIGURATIONS[setup.configuration].in_force(setup.variables):
             self._process.start()
         theirs.close()  # or its end of the pipe stays open when the worker dies

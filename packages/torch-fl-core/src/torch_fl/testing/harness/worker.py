@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import os
+import pickle
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,6 +40,7 @@ class Setup:
     configuration: str = PLAIN
     variables: Mapping[str, str] = field(default_factory=dict)
     wrong: bool = False
+    fingerprints: bool = False
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,11 @@ def serve(connection: Connection, position: Any, setup: Setup, log: str) -> None
         connection.send(units.evaluate(suite, entry, pass_name))
 
 
+def serve_natively(connection: Connection, position: Any, setup: bytes, log: str) -> None:
+    """`serve` in a process without flagos; `setup` is pickled. Called by torch_fl_entry."""
+    serve(connection, position, pickle.loads(setup), log)
+
+
 class _Units:
     """The databases and the device, and what is evaluated with them."""
 
@@ -106,7 +113,12 @@ class _Units:
         plugin, version, own_texts = _backend(device)
 
         def evaluator(**more: Any) -> Evaluator:
-            how = {"own_texts": own_texts, "copies": configuration.copies, **more}
+            how = {
+                "own_texts": own_texts,
+                "copies": configuration.copies,
+                "fingerprints": setup.fingerprints,
+                **more,
+            }
             return Evaluator(device, setup.seed, set_position, **how)
 
         self._evaluator = evaluator()
