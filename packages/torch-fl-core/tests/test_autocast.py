@@ -456,3 +456,55 @@ def test_fused_optimizers_take_the_scale_themselves() -> None:
         return [y.detach().clone() for y in net.parameters()], scaler.get_scale()
 
     assert_close(run, uneven((3, 4)))
+
+
+# -- layers with a fast path
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_fused_layers_leave_their_way_under_autocast(dtype: torch.dtype) -> None:
+    """In evaluation without gradients PyTorch's attention layers have a way below autocast."""
+    torch.manual_seed(0)
+    attention = nn.MultiheadAttention(16, 2, batch_first=True).to(D).eval()
+    layer = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True, dropout=0.0).to(D)
+    net = nn.Sequential(nn.Linear(16, 16), nn.TransformerEncoder(layer, 2)).to(D).eval()
+    x = uneven((2, 5, 16)).to(D)
+    plain = net(x)
+    with torch.autocast(D, dtype=dtype):
+        with torch.no_grad():
+            assert attention(x, x, x, need_weights=False)[0].dtype is dtype
+            fused = net(x)
+        composed = net(x)
+    assert torch.equal(fused, composed)
+    assert not torch.equal(fused, plain)
+    torch.testing.assert_close(fused, plain, rtol=0.1, atol=0.1)
+
+
+def test_the_switch_of_the_fast_path_stays_the_users() -> None:
+    mha = torch.backends.mha
+    assert mha.get_fastpath_enabled()
+    with torch.autocast("cpu"):
+        assert mha.get_fastpath_enabled()
+    with torch.autocast(D):
+        assert not mha.get_fastpath_enabled()
+        with torch.autocast(D, enabled=False):
+            assert mha.get_fastpath_enabled()
+    mha.set_fastpath_enabled(False)
+    try:
+        assert not mha.get_fastpath_enabled()
+    finally:
+        mha.set_fastpath_enabled(True)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_scripted_and_compiled_layers() -> None:
+    attention = nn.MultiheadAttention(16, 2, batch_first=True).to(D).eval()
+    x = uneven((2, 5, 16)).to(D)
+    scripted = torch.jit.script(attention)
+    compiled = torch.compile(attention, backend="eager")
+    with torch.no_grad():
+        plain = attention(x, x, x)[0]
+        for layer in (scripted, compiled):
+            torch.testing.assert_close(layer(x, x, x)[0], plain)
+        with torch.autocast(D, dtype=torch.bfloat16):
+            assert compiled(x, x, x)[0].dtype is torch.bfloat16

@@ -79,6 +79,7 @@ def _start(extension: ModuleType) -> Runtime | None:
 def _install_interop() -> None:
     """Tensors to and from other libraries and processes, and what PyTorch gates by device names."""
     from torch_fl._compat import (
+        attention_fast_path,
         data_parallel,
         dlpack,
         flex_attention,
@@ -86,6 +87,7 @@ def _install_interop() -> None:
         multiprocessing,
         recurrent_weights,
         safetensors,
+        sparse_pickling,
     )
 
     target = selection.current().target
@@ -93,7 +95,9 @@ def _install_interop() -> None:
         dlpack.install(target)
         multiprocessing.install()
         recurrent_weights.install()
+    attention_fast_path.install()
     data_parallel.install()
+    sparse_pickling.install()
     safetensors.install()
     flex_attention.install()
     jagged_attention.install()

@@ -50,6 +50,48 @@ MOVED_BY_DICT = {
 }
 
 
+SPARSE: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "coo": lambda x: x.to_sparse(),
+    "coo, not coalesced": lambda x: torch.sparse_coo_tensor(
+        torch.zeros(2, 3, dtype=torch.int64, device=x.device),
+        torch.ones(3, device=x.device),
+        (4, 4),
+    ),
+    "csr": lambda x: x.to_sparse_csr(),
+    "csc": lambda x: x.to_sparse_csc(),
+    "bsr": lambda x: x.to_sparse_bsr((2, 2)),
+    "bsc": lambda x: x.to_sparse_bsc((2, 2)),
+}
+
+
+@pytest.mark.parametrize("weights_only", [True, False])
+@pytest.mark.parametrize("zipped", [True, False])
+@pytest.mark.parametrize("layout", SPARSE)
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_sparse_tensors(layout: str, zipped: bool, weights_only: bool) -> None:
+    for source in ("flagos", "cpu"):
+        x = SPARSE[layout](torch.eye(4, device=source))
+        for place, (where, fixed) in PLACES.items():
+            file = saved(x, zipped=zipped)
+            y = torch.load(file, map_location=where, weights_only=weights_only)
+            assert y.device.type == (fixed or MOVED_BY_DICT.get((place, source), source))
+            assert (y.layout, y.shape) == (x.layout, x.shape)
+            if x.layout is torch.sparse_coo:
+                assert y.is_coalesced() == x.is_coalesced()
+            assert torch.equal(y.cpu().to_dense(), x.cpu().to_dense())
+
+
+def test_ties_into_a_sparse_tensor() -> None:
+    values = torch.ones(2, device=FLAGOS)
+    sparse = torch.sparse_coo_tensor(torch.tensor([[0, 1]], device=FLAGOS), values, (3,))
+    values, sparse = torch.load(saved((values, sparse)))
+    values.fill_(9)
+    assert sparse._values().tolist() == [9, 9]
+    again = pickle.loads(pickle.dumps(sparse))
+    assert torch.equal(again.to_dense().cpu(), sparse.to_dense().cpu())
+    assert copy.deepcopy(sparse).device == FLAGOS
+
+
 @pytest.mark.parametrize("weights_only", [True, False])
 @pytest.mark.parametrize("zipped", [True, False])
 @pytest.mark.parametrize("place", PLACES)

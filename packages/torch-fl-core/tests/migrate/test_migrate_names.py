@@ -206,3 +206,25 @@ def test_limits_found_in_the_text() -> None:
     ]
     assert list(limits.find("def (", "a.py")) == []
     assert not [name for name, *_ in limits.find(scripts.TRAINING, "a.py")]
+
+
+def test_autocasts_questions_without_a_device() -> None:
+    before = torch.get_autocast_dtype("cuda")
+    with torch_fl.migrate() as migration:
+        assert torch.is_autocast_enabled() is False
+        with torch.autocast("cuda", dtype=torch.bfloat16):
+            assert torch.is_autocast_enabled() is True
+            assert torch.get_autocast_gpu_dtype() is torch.bfloat16
+        x = torch.ones(4, 4).cuda()
+        dtype = torch.get_autocast_gpu_dtype()
+        try:
+            torch.set_autocast_enabled(True)
+            torch.set_autocast_gpu_dtype(torch.bfloat16)
+            assert (x @ x).dtype is torch.get_autocast_dtype("cuda") is torch.bfloat16
+        finally:
+            torch.set_autocast_enabled(False)
+            torch.set_autocast_gpu_dtype(dtype)
+        assert torch.is_autocast_enabled("cpu") is False
+    assert any("is_autocast_enabled" in row.name for row in migration.rewrites)
+    assert torch.get_autocast_dtype("cuda") is before
+    assert torch.is_autocast_enabled() is False

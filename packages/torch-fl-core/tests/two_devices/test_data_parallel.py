@@ -180,3 +180,19 @@ def test_tensors_of_a_native_device_stay_its_own() -> None:
     native = types.SimpleNamespace(device=torch.device("cuda"))
     assert choose([native], 0) == "native"
     assert choose([torch.ones(1, device=ONE)], 0) == choose(torch.ones(1), 0) == "ours"
+
+
+def test_replicas_have_autocast() -> None:
+    seen = []
+
+    class Seeing(nn.Linear):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            y = super().forward(x)
+            seen.append((y.dtype, torch.is_autocast_enabled("flagos")))
+            return y
+
+    model = nn.DataParallel(Seeing(2, 2).to(ZERO))
+    with torch.autocast("flagos", dtype=torch.float16):
+        model(torch.ones(4, 2))
+    model(torch.ones(4, 2))
+    assert seen == [(torch.float16, True)] * 2 + [(torch.float32, False)] * 2

@@ -27,6 +27,11 @@ AUTOCAST_STATE = (
     "set_autocast_dtype",
     "set_autocast_enabled",
 )
+# Older than the devices' names: without one, or with "gpu", they mean CUDA's.
+WITHOUT_DEVICE = {
+    "get_autocast_gpu_dtype": "get_autocast_dtype",
+    "set_autocast_gpu_dtype": "set_autocast_dtype",
+}
 _DECORATORS = ("custom_fwd", "custom_bwd")
 
 Rename = Callable[[str, tuple[Any, ...], dict[str, Any]], tuple[tuple[Any, ...], dict[str, Any]]]
@@ -39,8 +44,15 @@ def places(inside: Callable[[], bool], rename: Rename) -> list[Place]:
         (torch, name, _constructor(getattr(torch, name), inside, rename)) for name in CONSTRUCTORS
     ]
     found += [
-        (torch, name, _function(f"torch.{name}", getattr(torch, name), inside, rename))
-        for name in AUTOCAST_STATE
+        (torch, name, _state(name, getattr(torch, name), inside, rename)) for name in AUTOCAST_STATE
+    ]
+    found += [
+        (
+            torch,
+            name,
+            _of_cuda(name, getattr(torch, name), getattr(torch, with_device), inside, rename),
+        )
+        for name, with_device in WITHOUT_DEVICE.items()
     ]
     for name in _DECORATORS:
         stand_in = _function(f"torch.amp.{name}", getattr(torch.amp, name), inside, rename)
@@ -61,6 +73,39 @@ def _function(
         if inside():
             args, kwargs = rename(name, args, kwargs)
         return original(*args, **kwargs)
+
+    return call
+
+
+def _state(
+    name: str, original: Callable[..., Any], inside: Callable[[], bool], rename: Rename
+) -> Any:
+    """One of the functions about autocast's state. Without a device it means CUDA's."""
+    renaming = _function(f"torch.{name}", original, inside, rename)
+    without = {"is_autocast_enabled": 0, "set_autocast_enabled": 1}.get(name)
+
+    @functools.wraps(original)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if inside() and len(args) + len(kwargs) == without:
+            args = ("cuda", *args, *kwargs.values())
+            kwargs = {}
+        return renaming(*args, **kwargs)
+
+    return call
+
+
+def _of_cuda(
+    name: str,
+    original: Callable[..., Any],
+    with_device: Callable[..., Any],
+    inside: Callable[[], bool],
+    rename: Rename,
+) -> Any:
+    renaming = _function(f"torch.{name}", with_device, inside, rename)
+
+    @functools.wraps(original)
+    def call(*args: Any) -> Any:
+        return renaming("cuda", *args) if inside() else original(*args)
 
     return call
 

@@ -2,20 +2,23 @@
 
 Reason: `torch.nn.parallel` asks `torch.accelerator` for devices and streams, but its broadcast,
 scatter and gather are native functions that only CUDA's build has and that only take CUDA's
-tensors. Here are the same ones for flagos; CUDA's own go on getting CUDA's tensors. Dated 2026-11,
-torch 2.11 to 2.15. Held by tests/two_devices/test_data_parallel.py.
+tensors. Here are the same ones for flagos; CUDA's own go on getting CUDA's tensors. And the threads
+of replicas get the state of CUDA's autocast, so here they bring flagos' along. Dated 2026-11, torch
+2.11 to 2.15. Held by tests/two_devices/test_data_parallel.py.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 Tensors = Sequence[torch.Tensor]
+_MODULES = ("parallel_apply", "data_parallel")
 _CPU = -1  # the index by which these functions name the CPU as a destination
 
 
@@ -26,6 +29,25 @@ def install() -> None:
     # Asked for every sum of gradients; without CUDA it warns that NCCL is missing.
     nccl = torch.nn.parallel.comm.nccl
     nccl.is_available = unless_on_cuda(nccl.is_available, lambda _tensors: False)
+    # The package's name for it is the function, so the modules are found by theirs.
+    for module in (torch.nn.parallel, *(sys.modules[f"torch.nn.parallel.{m}"] for m in _MODULES)):
+        vars(module)["parallel_apply"] = _with_autocast(vars(module)["parallel_apply"])
+
+
+def _with_autocast(apply: Callable[..., Any]) -> Callable[..., Any]:
+    """`apply`, PyTorch's parallel_apply, with the caller's autocast in the replicas' threads."""
+
+    @functools.wraps(apply)
+    def parallel_apply(modules: Sequence[Callable[..., Any]], *args: Any, **kwargs: Any) -> Any:
+        if not torch.is_autocast_enabled("flagos"):
+            return apply(modules, *args, **kwargs)
+        how = {
+            "dtype": torch.get_autocast_dtype("flagos"),
+            "cache_enabled": torch.is_autocast_cache_enabled(),
+        }
+        return apply([torch.autocast("flagos", **how)(m) for m in modules], *args, **kwargs)
+
+    return parallel_apply
 
 
 def unless_on_cuda(native: Callable[..., Any] | None, ours: Callable[..., Any]) -> Any:

@@ -66,9 +66,11 @@ def load(
         torch_version: such as ``2.13.0``.
 
     Raises:
-        ExclusionError: too many entries, an unknown entry, pass, configuration or key, no reason,
+        ExclusionError: no such folder, no YAML, too many entries, an unknown entry, pass, configuration or key, no reason,
             or the same entry twice in one configuration.
     """
+    if not folder.is_dir():
+        raise ExclusionError(f"there is no folder {folder} with lists of exclusions")
     found: list[Exclusion] = []
     for suite, passes in suites.items():
         path = folder / f"{suite}.yaml"
@@ -80,7 +82,10 @@ def load(
 
 
 def _read(path: Path, suite: str, torch_version: str) -> list[Exclusion]:
-    data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        data = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ExclusionError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict) or set(data) != {"exclusions"}:
         raise ExclusionError(f"{path} must hold one key, 'exclusions'")
     version = tuple(int(part) for part in torch_version.split(".")[:2])
