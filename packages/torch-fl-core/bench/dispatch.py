@@ -136,12 +136,27 @@ def _environment(device: torch.device, native: torch.device) -> dict[str, Any]:
     }
 
 
+def _imports(module: str, pairs: int, rng: random.Random) -> Row:
+    """Measures and prints what importing costs."""
+    found = _import_time.measure(module, pairs, rng)
+    row = Row(f"import {module}", None, Goal(nanoseconds=_import_time.GOAL_MS * 1e6), found)
+    print(
+        f"{row.name} above import torch: {found.difference_ns / 1e6:.0f} "
+        f"+- {found.error_ns / 1e6:.0f} ms of {found.first_ns / 1e6:.0f} ms, "
+        f"goal {_import_time.GOAL_MS:.0f} ms: {row.verdict}"
+    )
+    return row
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--device", default="flagos")
     parser.add_argument("--native", default="cpu", help="the device's target, used natively")
     parser.add_argument("--quick", action="store_true", help="fewer slices: figures +- 10 ns")
     parser.add_argument("--json", type=Path, metavar="FILE")
+    parser.add_argument(
+        "--imports", type=int, metavar="N", help="pairs of imports, 20 or 10; 0 leaves them out"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the order of the slices")
     parser.add_argument("--strict", action="store_true", help="exit with 1 if a goal is missed")
     return parser
@@ -166,11 +181,10 @@ def main(arguments: list[str] | None = None) -> int:
     finally:
         if remote is not None:
             remote.close()
-    module = "torch_fl" if device.type == "flagos" else "torch"
-    imports = _import_time.measure(module, 10 if options.quick else 20, rng)
-    goal = Goal(nanoseconds=_import_time.GOAL_MS * 1e6)
-    import_row = Row(f"import {module}", None, goal, imports)
     rows = [measurement.row for measurement in measurements]
+    imports = options.imports
+    if imports is None:
+        imports = 10 if options.quick else 20
 
     environment = _environment(device, native)
     print(", ".join(f"{name} {value}" for name, value in environment.items()))
@@ -179,12 +193,8 @@ def main(arguments: list[str] | None = None) -> int:
         f"{'ratio':>8}{'tensors':>9}{'goal':>10}  verdict"
     )
     print(*rows, sep="\n")
-    print(
-        f"{import_row.name} above import torch: {imports.difference_ns / 1e6:.0f} "
-        f"+- {imports.error_ns / 1e6:.0f} ms of {imports.first_ns / 1e6:.0f} ms, "
-        f"goal {_import_time.GOAL_MS:.0f} ms: {import_row.verdict}"
-    )
-    rows.append(import_row)
+    if imports:
+        rows.append(_imports("torch_fl" if device.type == "flagos" else "torch", imports, rng))
     missed = [row.name for row in rows if row.verdict == "over"]
     print(f"{len(missed)} goals missed" + (f": {', '.join(missed)}" if missed else ""))
     if options.json:

@@ -1,0 +1,46 @@
+"""Owns: what a run was asked for, and the time that it has."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from _rows import Row, Size
+from _sides import Side
+
+
+class OutOfTimeError(RuntimeError):
+    """The run's or the row's time is used up; what has been measured is kept."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run. `deadline` is a time of `time.monotonic`.
+
+    `pairs` is the number of pairs of processes that a row needs to be complete.
+    """
+
+    native: Side
+    device: Side
+    pairs: int
+    quick: bool
+    deadline: float
+    environment: Callable[[], dict[str, str]]
+    """What the rows are measured on; finds out when it is asked for the first time."""
+
+    def size(self, row: Row) -> Size:
+        """The row's size in this run."""
+        return dict(row.quick if self.quick else row.size)
+
+    def row_deadline(self, row: Row) -> float:
+        """Until when the row may be measured, if it begins now."""
+        return min(self.deadline, time.monotonic() + row.limit_s)
+
+
+def left(deadline: float, needed_s: float = 0.0) -> float:
+    """Seconds until the deadline. Raises OutOfTimeError if they are fewer than needed."""
+    seconds = deadline - time.monotonic()
+    if seconds <= needed_s:
+        raise OutOfTimeError(f"{max(0.0, seconds):.0f} s are left, {needed_s:.0f} s are needed")
+    return seconds

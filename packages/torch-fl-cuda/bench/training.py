@@ -1,0 +1,114 @@
+"""Owns: the rows of steps, in pairs of processes that take turns: native, and on the device.
+
+    ./dev bench training [--only ROW ...]
+
+They are rows of `./dev bench cuda`; this runs only them. The two processes of a pair live at the
+same time and work one after the other, in random order: what changes on the machine while they do
+meets both sides. Each pair has new processes. Building and warming are not measured, and happen
+one after the other too: while cuDNN tries its algorithms nothing else may be on the device.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import _environment
+import _side_by_side
+import _summary
+from _plan import Plan, left
+from _rows import ROWS, Row, Size
+from _sides import Child, ChildError
+
+FIRST_PAIR_S = 40.0
+QUICK_PAIR_S = 2.0
+"""What a pair is taken to need before one of the row has been timed."""
+
+
+def measure(row: Row, plan: Plan, record: dict[str, Any], save: Callable[[], None]) -> None:
+    """Adds pairs to the row's record until it has enough; saves after each.
+
+    Raises OutOfTimeError, ChildError and UnavailableError; the pairs before stay.
+    """
+    deadline = plan.row_deadline(row)
+    pairs: list[dict[str, Any]] = record.setdefault("pairs", [])
+    while len(pairs) < plan.pairs:
+        guess = QUICK_PAIR_S if plan.quick else FIRST_PAIR_S
+        left(deadline, max((pair["s"] for pair in pairs), default=guess))
+        try:
+            pair, note = measure_pair(row, plan, len(pairs), deadline)
+        except ChildError:
+            left(plan.deadline)  # the run's own end is no failure of the row
+            raise
+        pairs.append(pair)
+        record |= {"date": _environment.today(), "environment": plan.environment(), "ran": note}
+        record.update(_summary.of_pairs(row, pairs))
+        record["state"] = "complete" if len(pairs) >= plan.pairs else "partial"
+        record.pop("error", None)
+        save()
+
+
+def measure_pair(row: Row, plan: Plan, number: int, deadline: float) -> tuple[dict[str, Any], str]:
+    """One pair; `number` decides the order of its turns. Returns it and the workload's note."""
+    begin = time.monotonic()
+    rng = random.Random(f"{row.name} {number}")
+    size = plan.size(row)
+    with (
+        Child(plan.native, row.name, size) as native,
+        Child(plan.device, row.name, size) as device,
+    ):
+        children = {"native": native, "device": device}
+        ends: dict[str, dict[str, Any]] = {"native": {}, "device": {}}
+        for name, child in children.items():
+            said = child.started(deadline)
+            ends[name] |= {key: round(said[key], 3) for key in ("start_s", "import_s")}
+        for name in rng.sample(sorted(children), 2):
+            said = children[name].ask("build", deadline)
+            ends[name] |= {"first": said["first"], "note": said["note"]}
+        turns = _turns(children, size, rng, deadline)
+        for name, child in children.items():
+            said = child.finished(deadline)
+            ends[name] |= {key: said[key] for key in ("last", "peak_bytes", "reports")}
+    notes = {ends[name].pop("note") for name in children}
+    if len(notes) > 1:
+        raise ChildError(f"the two sides ran different things: {', '.join(sorted(notes))}")
+    pair = {"turns": turns, **ends, "s": round(time.monotonic() - begin, 1)}
+    return pair, notes.pop()
+
+
+def _turns(
+    children: dict[str, Child], size: Size, rng: random.Random, deadline: float
+) -> list[list[float]]:
+    turns = []
+    for _ in range(size["turns"]):
+        took = {
+            name: round(children[name].ask("turn", deadline)["ms"], 6)
+            for name in rng.sample(sorted(children), 2)
+        }
+        turns.append([took["native"], took["device"]])
+    return turns
+
+
+def profile(row: Row, plan: Plan) -> dict[str, Any]:
+    """Both sides of a row under torch.profiler, one after the other, put side by side."""
+    found: dict[str, dict[str, Any]] = {}
+    size = plan.size(row)
+    for name, side in (("native", plan.native), ("flagos", plan.device)):
+        deadline = plan.row_deadline(row)
+        with Child(side, row.name, size) as child:
+            child.started(deadline)
+            child.ask("build", deadline)
+            child.ask("turn", deadline)
+            found[name] = child.ask("profile", deadline)
+            child.finished(deadline)
+    return _side_by_side.side_by_side(found["native"], found["flagos"])
+
+
+if __name__ == "__main__":
+    import cuda
+
+    steps = [row.name for row in ROWS if row.kind == "steps"]
+    sys.exit(cuda.main(["--only", *steps, *sys.argv[1:]]))

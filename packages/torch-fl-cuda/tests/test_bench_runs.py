@@ -1,0 +1,255 @@
+"""Owns: tests of the benchmark's runs: what is kept, what is measured again, what goes wrong.
+
+Where only the bookkeeping is tested, small programs stand in for the ones that import PyTorch.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+STARTS = """
+import os, pathlib, sys, time
+number = len(list(pathlib.Path({folder!r}).iterdir()))
+pathlib.Path({folder!r}, str(os.getpid())).touch()
+if number % 4 == 1: print("wrong")
+elif number % 4 == 2: os.abort()
+else: print("right")
+"""
+CHILD = """
+import json, sys
+print(json.dumps({{"target": {target!r}, "environment": {{}}, "start_s": 0, "import_s": 0}}))
+sys.stdout.flush()
+for line in sys.stdin:
+    {answer}
+"""
+
+
+@pytest.fixture
+def plan(bench: Any) -> Any:
+    native, device = bench.sides.sides("cpu", "flagos")
+    known = {"torch": "2.13.0", "machine": "here"}
+    return bench.plan.Plan(native, device, 2, True, time.monotonic() + 100, lambda: known)
+
+
+def _no_save() -> None:
+    pass
+
+
+def test_a_pair_of_processes(bench: Any, plan: Any) -> None:
+    """The whole way, with PyTorch: native without activation, and flagos on the host backend."""
+    record: dict[str, Any] = {}
+    saved: list[int] = []
+    row = bench.rows.BY_NAME["mlp-train"]
+    one = replace(plan, pairs=1)
+    bench.training.measure(row, one, record, lambda: saved.append(len(record["pairs"])))
+    assert saved == [1]
+    assert record["state"] == "complete"
+    (pair,) = record["pairs"]
+    assert len(pair["turns"]) == row.quick["turns"]
+    assert all(value > 0 for turn in pair["turns"] for value in turn)
+    assert pair["native"]["first"] > pair["native"]["last"] > 0
+    assert record["agreement"] == "bit for bit", f"{pair['native']} and {pair['device']}"
+    assert pair["native"]["peak_bytes"] is None
+    assert pair["device"]["peak_bytes"] > 0
+    # Enough of them: nothing is started again.
+    bench.training.measure(row, one, record, lambda: pytest.fail("measured again"))
+
+
+@pytest.mark.parametrize(
+    ("target", "answer", "said"),
+    [
+        ("cuda", "", "runs cuda kernels, not cpu's"),
+        ("cpu", "sys.exit('out of everything')", "status 1: out of everything"),
+        ("cpu", "import time; time.sleep(60)", "took too long"),
+        ("cpu", """print(json.dumps({"error": "RuntimeError: no"}), flush=True)""", "no"),
+    ],
+)
+def test_children_that_fail(
+    bench: Any,
+    plan: Any,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    target: str,
+    answer: str,
+    said: str,
+) -> None:
+    program = tmp_path / "child.py"
+    program.write_text(CHILD.format(target=target, answer=answer or "pass"))
+    monkeypatch.setattr(bench.sides, "CHILD", program)
+    monkeypatch.setattr(bench.training, "QUICK_PAIR_S", 0.1)
+    row = replace(bench.rows.BY_NAME["mlp-train"], limit_s=1.5)
+    record: dict[str, Any] = {}
+    with pytest.raises(bench.sides.ChildError, match=said):
+        bench.training.measure(row, plan, record, _no_save)
+    assert record["pairs"] == []
+
+
+def test_starts_are_counted(
+    bench: Any, plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program, folder = tmp_path / "start.py", tmp_path / "started"
+    folder.mkdir()
+    program.write_text(STARTS.format(folder=str(folder)))
+    monkeypatch.setattr(bench.starts, "SCRIPT", program)
+    quick = {"processes": 8, "at_a_time": 1, "timeout": 20}
+    row = replace(bench.rows.BY_NAME["starts"], quick=quick)
+    record: dict[str, Any] = {"counts": {"processes": 4, "aborts": 0, "wrong results": 0}}
+    bench.starts.measure(row, plan, record, _no_save)
+    assert record["counts"] == {"processes": 8, "aborts": 1, "wrong results": 1}
+    assert record["verdict"] == "over"
+    assert record["state"] == "complete"
+    assert any("exit status -6" in failure for failure in record["failures"])
+
+
+def test_dispatch_runs_are_gathered(
+    bench: Any, plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def line(name: str, ratio: float, **more: Any) -> dict[str, Any]:
+        figures = {"native_ns": 100, "device_ns": 100 * ratio, "ratio": ratio}
+        return {"name": name, "tensor_arguments": 1, "goal_ratio": None, **figures, **more}
+
+    rows = [
+        line("add", 1.02),
+        line("mm", 1.2),
+        line("bias: add", 3.0),
+        line("MLP training step", 3.0, goal_ratio=1.1),
+        line("import torch_fl", 3.0, tensor_arguments=None),
+    ]
+    program = tmp_path / "dispatch.py"
+    data = {"environment": {}, "rows": rows}
+    program.write_text(
+        "import sys, pathlib\n"
+        f"pathlib.Path(sys.argv[sys.argv.index('--json') + 1]).write_text({json.dumps(data)!r})"
+    )
+    monkeypatch.setattr(bench.dispatch_runs, "SCRIPT", program)
+    monkeypatch.setattr(bench.dispatch_runs, "FIRST_RUN_S", 1.0)
+    record: dict[str, Any] = {}
+    bench.dispatch_runs.measure(bench.rows.BY_NAME["dispatch"], plan, record, _no_save)
+    assert len(record["pairs"]) == 2
+    assert [each["name"] for each in record["operators"]] == ["add", "mm"]
+    mean, worst = record["figures"]
+    assert mean["value"] == pytest.approx((1.02 * 1.2) ** 0.5, abs=1e-4)
+    assert worst["value"] == 1.2
+    assert mean["verdict"] == worst["verdict"] == "over"
+
+
+class Fake:
+    """Stands in for what measures a row: one pair a call, or an error."""
+
+    def __init__(self) -> None:
+        self.calls: list[str] = []
+        self.error: Exception | None = None
+
+    def __call__(self, row: Any, plan: Any, record: dict[str, Any], save: Any) -> None:
+        self.calls.append(row.name)
+        if self.error is not None:
+            raise self.error
+        record.setdefault("pairs", []).append(1)
+        done = len(record["pairs"]) >= plan.pairs
+        record |= {"state": "complete" if done else "partial", "date": "2026-01-02"}
+        save()
+
+
+@pytest.fixture
+def fake(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Fake:
+    found = Fake()
+    monkeypatch.setitem(bench.cuda.MEASURES, "steps", found)
+    monkeypatch.setattr(bench.environment, "build", lambda: "abc")
+    monkeypatch.setattr(bench.sides, "environment", lambda *_: {"torch": "2.13.0"})
+    return found
+
+
+def _run(bench: Any, path: Path, *more: str) -> dict[str, Any]:
+    options = ["--native", "cpu", "--quick", "--json", str(path), "--only", "lstm-train"]
+    assert bench.cuda.main([*options, *more]) == 0
+    rows: dict[str, Any] = json.loads(path.read_text())["rows"]
+    return rows["lstm-train"]
+
+
+def test_a_run_goes_on_where_the_last_one_ended(
+    bench: Any, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "new" / "performance.json"
+    assert _run(bench, path, "--pairs", "2")["state"] == "partial"
+    assert _run(bench, path, "--pairs", "2")["state"] == "complete"
+    _run(bench, path, "--pairs", "2")
+    assert len(fake.calls) == 2  # it was complete
+    assert len(_run(bench, path, "--pairs", "3")["pairs"]) == 3
+    again = _run(bench, path, "--pairs", "1", "--again", "lstm-train")
+    assert len(again["pairs"]) == 1
+    # What is incomplete and of another build begins anew; what is complete stays.
+    monkeypatch.setattr(bench.environment, "build", lambda: "def")
+    assert len(_run(bench, path, "--pairs", "1")["pairs"]) == 1
+    assert _run(bench, path, "--pairs", "1")["build"] == "abc"
+    assert _run(bench, path, "--pairs", "5")["pairs"] == [1]
+    assert _run(bench, path, "--pairs", "5")["build"] == "def"
+
+
+def test_a_reason_stays_with_its_row(bench: Any, fake: Fake, tmp_path: Path) -> None:
+    path = tmp_path / "performance.json"
+    _run(bench, path, "--pairs", "1")
+    text = "cuDNN | took another algorithm"
+    bench.cuda.main(
+        ["--native", "cpu", "--quick", "--json", str(path), "--reason", "lstm-train", text]
+    )
+    assert _run(bench, path, "--pairs", "1", "--again", "lstm-train")["reason"] == text
+    with pytest.raises(SystemExit):
+        bench.cuda.main(["--json", str(tmp_path / "none"), "--reason", "starts", text])
+
+
+def test_errors_are_kept_and_the_row_is_tried_again(bench: Any, fake: Fake, tmp_path: Path) -> None:
+    path = tmp_path / "performance.json"
+    _run(bench, path, "--pairs", "2")
+    fake.error = bench.sides.ChildError("it died\nfor this reason")
+    failed = _run(bench, path, "--pairs", "2")
+    assert (failed["state"], failed["pairs"]) == ("failed", [1])
+    assert "for this reason" in failed["error"]
+    fake.error = bench.plan.OutOfTimeError("no time")
+    assert _run(bench, path, "--pairs", "2")["state"] == "failed"
+    fake.error = None
+    assert _run(bench, path, "--pairs", "2")["state"] == "complete"
+    fake.error = bench.sides.UnavailableError("no graphs")
+    assert _run(bench, path, "--again", "lstm-train")["state"] == "unavailable"
+    calls = len(fake.calls)
+    _run(bench, path)
+    assert len(fake.calls) == calls
+
+
+def test_files_that_hold_something_else(
+    bench: Any, fake: Fake, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "performance.json"
+    _run(bench, path, "--pairs", "1")
+    before = path.read_text()
+    assert bench.cuda.main(["--json", str(path)]) == 2  # those of CUDA
+    assert "another --json" in capsys.readouterr().err
+    assert bench.cuda.main(["--native", "cpu", "--json", str(path)]) == 2  # not quick
+    assert path.read_text() == before
+    path.write_text("[]")
+    assert bench.cuda.main(["--json", str(path)]) == 2
+    assert "holds no results" in capsys.readouterr().err
+
+
+def test_without_time_nothing_is_started(bench: Any, plan: Any) -> None:
+    late = replace(plan, deadline=time.monotonic() + 0.5)
+    for row in bench.rows.ROWS:
+        with pytest.raises(bench.plan.OutOfTimeError):
+            bench.cuda.MEASURES[row.kind](row, late, {}, _no_save)
+
+
+def test_the_build_is_what_is_installed(bench: Any) -> None:
+    first = bench.environment.build()
+    assert len(first) == 16
+    assert bench.environment.build() == first
+
+
+def test_no_program_of_ours_hides_a_package_from_the_measured_processes(bench: Any) -> None:
+    names = {path.stem for path in (bench.folder / "measured").glob("*.py")}
+    assert all(name.startswith("_") for name in names)
+    assert {bench.sides.CHILD.parent, bench.starts.SCRIPT.parent} == {bench.folder / "measured"}
