@@ -37,10 +37,6 @@ def plan(bench: Any) -> Any:
     return bench.plan.Plan(native, device, 2, True, time.monotonic() + 100, lambda: known)
 
 
-def _no_save() -> None:
-    pass
-
-
 def test_a_pair_of_processes(bench: Any, plan: Any) -> None:
     """The whole way, with PyTorch: native without activation, and flagos on the host backend."""
     record: dict[str, Any] = {}
@@ -86,7 +82,7 @@ def test_children_that_fail(
     row = replace(bench.rows.BY_NAME["mlp-train"], limit_s=1.5)
     record: dict[str, Any] = {}
     with pytest.raises(bench.sides.ChildError, match=said):
-        bench.training.measure(row, plan, record, _no_save)
+        bench.training.measure(row, plan, record, lambda: None)
     assert record["pairs"] == []
 
 
@@ -100,7 +96,7 @@ def test_starts_are_counted(
     quick = {"processes": 8, "at_a_time": 1, "timeout": 20}
     row = replace(bench.rows.BY_NAME["starts"], quick=quick)
     record: dict[str, Any] = {"counts": {"processes": 4, "aborts": 0, "wrong results": 0}}
-    bench.starts.measure(row, plan, record, _no_save)
+    bench.starts.measure(row, plan, record, lambda: None)
     assert record["counts"] == {"processes": 8, "aborts": 1, "wrong results": 1}
     assert record["verdict"] == "over"
     assert record["state"] == "complete"
@@ -130,7 +126,7 @@ def test_dispatch_runs_are_gathered(
     monkeypatch.setattr(bench.dispatch_runs, "SCRIPT", program)
     monkeypatch.setattr(bench.dispatch_runs, "FIRST_RUN_S", 1.0)
     record: dict[str, Any] = {}
-    bench.dispatch_runs.measure(bench.rows.BY_NAME["dispatch"], plan, record, _no_save)
+    bench.dispatch_runs.measure(bench.rows.BY_NAME["dispatch"], plan, record, lambda: None)
     assert len(record["pairs"]) == 2
     assert [each["name"] for each in record["operators"]] == ["add", "mm"]
     mean, worst = record["figures"]
@@ -240,13 +236,21 @@ def test_without_time_nothing_is_started(bench: Any, plan: Any) -> None:
     late = replace(plan, deadline=time.monotonic() + 0.5)
     for row in bench.rows.ROWS:
         with pytest.raises(bench.plan.OutOfTimeError):
-            bench.cuda.MEASURES[row.kind](row, late, {}, _no_save)
+            bench.cuda.MEASURES[row.kind](row, late, {}, lambda: None)
 
 
-def test_the_build_is_what_is_installed(bench: Any) -> None:
-    first = bench.environment.build()
-    assert len(first) == 16
-    assert bench.environment.build() == first
+def test_another_build_has_another_name(
+    bench: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ours").mkdir()
+    source = tmp_path / "ours" / "__init__.py"
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(bench.environment, "PACKAGES", ("ours",))
+    names = set()
+    for text in ("a = 1", "a = 1", "a = 2"):
+        source.write_text(text)
+        names.add(bench.environment.build())
+    assert len(names) == 2
 
 
 def test_no_program_of_ours_hides_a_package_from_the_measured_processes(bench: Any) -> None:
