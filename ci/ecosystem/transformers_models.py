@@ -1,4 +1,4 @@
-"""Owns: transformers: five models train, and those that write text write the same text."""
+"""Owns: transformers: six models train, and those that write text write the same text."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from transformers import (
     BertForSequenceClassification,
     LlamaConfig,
     LlamaForCausalLM,
+    MixtralConfig,
+    MixtralForCausalLM,
     Qwen3Config,
     Qwen3ForCausalLM,
     ViTConfig,
@@ -39,6 +41,10 @@ def _decoder(kind: str) -> Any:
     common = {**SMALL, **TEXT, "num_key_value_heads": 2, "pad_token_id": 0, "eos_token_id": 2}
     if kind == "Qwen3":
         return Qwen3ForCausalLM(Qwen3Config(**common, head_dim=8))
+    if kind == "Mixtral":
+        return MixtralForCausalLM(
+            MixtralConfig(**common, num_local_experts=4, num_experts_per_tok=2)
+        )
     return LlamaForCausalLM(LlamaConfig(**common))
 
 
@@ -108,6 +114,7 @@ def _add_decoder(kind: str) -> None:
 
 _add_decoder("Qwen3")
 _add_decoder("Llama")
+_add_decoder("Mixtral")  # experts, chosen for each token
 
 
 @case("Llama: bfloat16 and float16 logits")

@@ -9,6 +9,7 @@
 #include "device/guard.h"
 #include "device/hooks.h"
 #include "memory/device_allocator.h"
+#include "profiler/stubs.h"
 
 namespace torch_fl {
 
@@ -32,7 +33,9 @@ void activate(std::unique_ptr<Runtime> runtime) {
   install_recurrent_cells();
   install_recurrent_layers();
   install_dropout();
+  install_histogram();
   install_autocast();
+  install_profiler_stubs();
   install_typed_operators();
   install_boxed_boxing();
 }

@@ -425,3 +425,17 @@ def test_errors_have_the_type_and_words_of_the_cpus(name: str) -> None:
         ERRORS[name]("flagos")
     words = str(actual.value).replace("flagos:0", "cpu").replace("flagos", "cpu").splitlines()
     assert words[0] == str(expected.value).splitlines()[0]
+
+
+@pytest.mark.parametrize("dtype", [torch.int32, torch.int64, torch.uint8, torch.float32], ids=str)
+def test_histc_of_integers(dtype: torch.dtype) -> None:
+    """Accelerators have it, the CPU does not, and libraries choose by the device's name."""
+    x = torch.tensor([1, 2, 2, 3, 9, 0], dtype=dtype, device="flagos")
+    counts = torch.histc(x, bins=4, min=0, max=3)
+    assert (counts.dtype, counts.device.type) == (dtype, "flagos")
+    assert counts.tolist() == [1, 1, 2, 1]
+    assert torch.histc(x, bins=2).sum().item() == 6
+    with pytest.raises(RuntimeError, match="bins must be"):
+        torch.histc(x, bins=-1)
+    with pytest.raises(RuntimeError, match="not implemented for 'Bool'"):
+        torch.histc(x > 1, bins=2)

@@ -237,3 +237,15 @@ def test_an_event_cannot_be_sent_to_another_process() -> None:
     event = flagos.Event(interprocess=True)
     with pytest.raises(NotImplementedError):
         event.ipc_handle()
+
+
+def test_a_stream_says_its_priority() -> None:
+    for priority, expected in ((0, 0), (-1, -1), (-5, -1), (5, 0)):
+        for _ in range(3):
+            stream = flagos.Stream(priority=priority)
+            assert stream.priority == expected
+            with stream:
+                assert flagos.current_stream().priority == expected
+    assert flagos.default_stream().priority == 0
+    assert len({flagos.Stream(priority=-1) for _ in range(50)}) == 50
+    assert isinstance(flagos.Stream().cuda_stream, int)

@@ -120,12 +120,14 @@ def test_hidden_by_the_user(
 
 
 def test_it_takes_no_time(machine: PretendMachine) -> None:
+    for _ in range(80):  # as a server has
+        machine.pci(0x8086, 0x0DB0, 0x060400)
     for device in range(8):
         machine.pci(NVIDIA, 0x2330, 0x030200)
         machine.nodes(f"nvidia{device}")
     machine.nodes("nvidiactl")
     times = []
-    for _ in range(20):
+    for _ in range(50):
         start = time.process_time()
         assert _detect(machine).found
         times.append(time.process_time() - start)

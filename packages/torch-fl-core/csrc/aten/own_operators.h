@@ -15,6 +15,7 @@ void install_batch_norm();
 void install_recurrent_cells();
 void install_recurrent_layers();
 void install_dropout();
+void install_histogram();
 void install_autocast();
 
 }  // namespace torch_fl

@@ -62,6 +62,8 @@ class Runtime {
   virtual StreamId default_stream(DeviceIndex device) = 0;
   virtual StreamId pooled_stream(DeviceIndex device, bool high_priority) = 0;
   virtual StreamId new_stream(DeviceIndex device, int priority) = 0;
+  // Of streams that this runtime makes itself; 0 where they are the target's, which says it.
+  virtual int stream_priority(StreamId) const { return 0; }
   virtual StreamId exchange_stream(DeviceIndex device, StreamId stream) = 0;
   virtual bool query_stream(DeviceIndex device, StreamId stream) = 0;
   virtual void synchronize_stream(DeviceIndex device, StreamId stream) = 0;

@@ -102,6 +102,7 @@ PYBIND11_MODULE(_C, module) {
         "must use the 'spawn' start method");
   });
 
+  def(module, "stream_priority", [](int64_t stream) { return runtime().stream_priority(stream); });
   def(module, "device_count", [] { return static_cast<int>(runtime().device_count()); });
   def(module, "current_device", [] { return static_cast<int>(runtime().current_device()); });
   def(module, "set_device", [](int64_t device) { runtime().set_device(to_index(device)); });

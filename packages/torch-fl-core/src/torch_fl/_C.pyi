@@ -29,6 +29,9 @@ def activate_delegate(device_type: str, /) -> None:
 def activate_unavailable(reason: str, /) -> None:
     """Makes flagos a device that is not there: whatever needs it raises RuntimeError(reason)."""
 
+def stream_priority(stream_id: int, /) -> int:
+    """Of a stream that the runtime makes itself; 0 where streams are the target's."""
+
 def device_count() -> int:
     """Number of devices. Never raises and starts nothing: 0 when there is none."""
 

@@ -91,3 +91,26 @@ def test_command_line_without_a_program(capsys: pytest.CaptureFixture[str]) -> N
         runner.main([])
     assert end.value.code == 2
     assert "name a script" in capsys.readouterr().err
+
+
+def test_marks_for_nvidias_profiler() -> None:
+    with torch_fl.migrate() as migration, torch.profiler.profile() as profile:
+        torch.cuda.profiler.start()
+        assert torch.cuda.nvtx.range_push("outer") == 0
+        assert torch.cuda.nvtx.range_push("inner") == 1
+        x = torch.ones(2, device="cuda")
+        assert torch.cuda.nvtx.range_pop() == 1
+        assert torch.cuda.nvtx.range_pop() == 0
+        assert torch.cuda.nvtx.range_pop() == -1
+        with torch.cuda.nvtx.range("step {}", 3):
+            number = torch.cuda.nvtx.range_start("open")
+            x += 1
+        torch.cuda.nvtx.range_end(number)
+        torch.cuda.nvtx.range_end(number)
+        torch.cuda.nvtx.mark("here")
+        with torch.cuda.profiler.profile():
+            x += 1
+        torch.cuda.profiler.stop()
+    names = {event.name for event in profile.events()}
+    assert {"outer", "inner", "step 3", "open", "here"} <= names
+    assert {"torch.cuda.nvtx", "torch.cuda.profiler"} <= {row.name for row in migration.rewrites}

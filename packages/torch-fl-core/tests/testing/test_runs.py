@@ -299,8 +299,13 @@ def test_the_exclusion_list_is_checked(tmp_path: Path) -> None:
     file.write_text("")
     with pytest.raises(exclusions.ExclusionError, match="one key"):
         _loaded(tmp_path)
+    file.write_text("{{")
+    with pytest.raises(exclusions.ExclusionError, match=r"fake\.yaml cannot be read"):
+        _loaded(tmp_path)
     file.unlink()
     assert _loaded(tmp_path) == []
+    with pytest.raises(exclusions.ExclusionError, match=r"there is no folder .*absent"):
+        _loaded(tmp_path / "absent")
 
 
 def test_the_exclusion_lists_name_suites() -> None:

@@ -24,6 +24,9 @@ namespace {
 constexpr int kMaxDevices = 64;
 constexpr StreamId kDefaultStream = 0;
 constexpr StreamId kPooledStreams = 32;  // per priority, as CUDA has
+// A stream's id says its priority: behind the default stream, 0, come the pooled ones, the high ones
+// last, and then new ones in pairs, of which one half is used.
+constexpr StreamId kFirstNewStream = 1 + 2 * kPooledStreams;
 
 size_t machine_memory() {
   size_t total =
@@ -106,8 +109,14 @@ class HostRuntime final : public Runtime {
     const auto turn = static_cast<StreamId>(next.fetch_add(1, std::memory_order_relaxed));
     return 1 + (high_priority ? kPooledStreams : 0) + turn % kPooledStreams;
   }
-  StreamId new_stream(DeviceIndex, int) override {
-    return next_stream_.fetch_add(1, std::memory_order_relaxed);
+  StreamId new_stream(DeviceIndex, int priority) override {
+    const auto pair = next_pair_.fetch_add(1, std::memory_order_relaxed);
+    return kFirstNewStream + 2 * pair + (priority < 0 ? 1 : 0);
+  }
+  int stream_priority(StreamId stream) const override {
+    const bool high =
+        stream >= kFirstNewStream ? (stream - kFirstNewStream) % 2 != 0 : stream > kPooledStreams;
+    return high ? -1 : 0;
   }
   StreamId exchange_stream(DeviceIndex device, StreamId stream) override {
     return std::exchange(stream_slot(device), stream);
@@ -183,7 +192,7 @@ class HostRuntime final : public Runtime {
   const std::string processor_;
   std::atomic<uint32_t> next_normal_{0};
   std::atomic<uint32_t> next_high_{0};
-  std::atomic<StreamId> next_stream_{1 + 2 * kPooledStreams};
+  std::atomic<StreamId> next_pair_{0};
 };
 
 }  // namespace

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from torch_fl import _C
 from torch_fl.flagos import _target
 from torch_fl.flagos.devices import (
     DEVICE_TYPE,
@@ -107,6 +108,18 @@ class Stream(torch.Stream):
         event = Event() if event is None else _as_event(event)
         event.record(self)
         return event
+
+    @property
+    def priority(self) -> int:
+        """0, or below it where work is served earlier; see `priority_range`."""
+        if _target.on_host():
+            return _C.stream_priority(self.stream_id)
+        return int(_target.stream_for_target(self).priority)
+
+    @property
+    def cuda_stream(self) -> int:
+        """The backend's own handle, under the name that libraries written for CUDA ask for."""
+        return int(self.native_handle)
 
     @staticmethod
     def priority_range() -> tuple[int, int]:

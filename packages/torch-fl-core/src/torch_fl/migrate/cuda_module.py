@@ -15,7 +15,7 @@ from typing import Any
 
 import torch
 
-from torch_fl.migrate import scopes
+from torch_fl.migrate import profiler_marks, scopes
 from torch_fl.migrate.names import renamed_arguments
 from torch_fl.migrate.report import is_ours
 from torch_fl.migrate.scopes import Scope
@@ -65,6 +65,9 @@ def cuda(scope: Scope, name: str, real: ModuleType) -> Any:
     if hasattr(flagos, name):
         scope.add(shown)
         return _renaming(getattr(flagos, name))
+    if name in profiler_marks.MODULES:
+        scope.add(shown)
+        return profiler_marks.MODULES[name]
     value = getattr(real, name)
     if name.startswith("_") or (isinstance(value, type) and issubclass(value, BaseException)):
         return value

@@ -66,8 +66,8 @@ def load(
         torch_version: such as ``2.13.0``.
 
     Raises:
-        ExclusionError: no such folder, no YAML, too many entries, an unknown entry, pass, configuration or key, no reason,
-            or the same entry twice in one configuration.
+        ExclusionError: no such folder, no YAML, too many entries, an unknown entry, pass,
+            configuration or key, no reason, or the same entry twice in one configuration.
     """
     if not folder.is_dir():
         raise ExclusionError(f"there is no folder {folder} with lists of exclusions")
