@@ -1,10 +1,10 @@
 """Owns: PyTorch's attention layers under flagos' autocast.
 
 Reason: in evaluation `nn.MultiheadAttention` and the Transformer encoder have a fast path, one
-fused operator below autocast. They leave it where `torch.is_autocast_enabled()` says so, which without a
-device means CUDA's autocast; so on flagos autocast would be ignored, or meet an operator that wants
-one dtype. The switch that turns the fast path off is asked first and is a function of PyTorch in
-Python. Dated 2026-11, torch 2.11 to 2.15. Held by tests/test_autocast.py.
+fused operator below autocast. They leave it where `torch.is_autocast_enabled()` says so, which
+without a device means CUDA's autocast; so on flagos autocast would be ignored, or meet an operator
+that wants one dtype. The switch that turns the fast path off is asked first and is a function of
+PyTorch in Python. Dated 2026-11, torch 2.11 to 2.15. Held by tests/test_autocast.py.
 """
 
 from __future__ import annotations

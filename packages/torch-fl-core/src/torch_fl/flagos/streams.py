@@ -119,7 +119,8 @@ class Stream(torch.Stream):
     @property
     def cuda_stream(self) -> int:
         """The backend's own handle, under the name that libraries written for CUDA ask for."""
-        return int(self.native_handle)
+        handle: int = getattr(self, "native_handle")  # noqa: B009 (torch's own stub lacks it)
+        return handle
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
