@@ -41,11 +41,12 @@ def _with_autocast(apply: Callable[..., Any]) -> Callable[..., Any]:
     def parallel_apply(modules: Sequence[Callable[..., Any]], *args: Any, **kwargs: Any) -> Any:
         if not torch.is_autocast_enabled("flagos"):
             return apply(modules, *args, **kwargs)
-        how = {
-            "dtype": torch.get_autocast_dtype("flagos"),
-            "cache_enabled": torch.is_autocast_cache_enabled(),
-        }
-        return apply([torch.autocast("flagos", **how)(m) for m in modules], *args, **kwargs)
+        dtype, cached = torch.get_autocast_dtype("flagos"), torch.is_autocast_cache_enabled()
+
+        def region() -> torch.autocast:  # one for each thread: it keeps what was before
+            return torch.autocast("flagos", dtype, cache_enabled=cached)
+
+        return apply([region()(module) for module in modules], *args, **kwargs)
 
     return parallel_apply
 
