@@ -1,0 +1,93 @@
+"""Owns: torch-fl-cuda on a machine with an NVIDIA GPU: installed, its programs and PyTorch's
+databases against CUDA itself, and its benchmarks.
+
+    python ci/hardware/cuda_plugin.py OUTPUT_FOLDER [STEP ...]
+
+After cuda_core.py's step "build", in the environment that it made. Writes one JSON file per step to
+OUTPUT_FOLDER; a step whose file says that it succeeded is not run again, and what a step keeps for
+itself there (runs of the databases, benchmarks) goes on where it stopped.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+from cuda_core import PYTHON, ROOT, record, run
+
+PLUGIN = ROOT / "packages/torch-fl-cuda"
+SUITES = "op_db,module_db,optim_db,error_inputs"
+
+Step = Callable[[Path], tuple[int, str]]
+
+
+def plugin(_output: Path) -> tuple[int, str]:
+    """The plugin's wheel, made and installed; then it must be the one that is chosen."""
+    options = ("--no-build-isolation", "--no-deps", "--no-index", "--force-reinstall")
+    status, text = run(PYTHON, "-m", "pip", "install", *options, str(PLUGIN))
+    if status:
+        return status, text
+    code = (
+        "import torch, torch_fl\n"
+        "from torch_fl.plugins import selection\n"
+        "x = torch.ones(2, device='flagos')\n"
+        "print(selection.current().plugin.name, x.device, torch.flagos.get_device_name())\n"
+        "assert selection.current().plugin.name == 'cuda'\n"
+    )
+    return run(PYTHON, "-c", code)
+
+
+def tests(_output: Path) -> tuple[int, str]:
+    options = ("-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT))
+    return run(PYTHON, "-m", "pytest", *options, "-p", "no:cacheprovider", str(PLUGIN / "tests"))
+
+
+def programs(output: Path) -> tuple[int, str]:
+    file = output / "programs-outcome.json"
+    return run(PYTHON, "-m", "torch_fl.testing.programs", "--json", str(file), timeout=500)
+
+
+def _suites(output: Path, device: str, name: str) -> tuple[int, str]:
+    """One run of PyTorch's databases, with fingerprints. What fails against the CPU is no failure
+    of this step: natively some of it does too."""
+    file = output / f"{name}.jsonl"
+    words = ("--device", device, "--suite", SUITES, "--configuration", "plain", "--fingerprints")
+    words += ("--workers", "8", "--out", str(file), "--resume")
+    status, text = run(PYTHON, "-m", "torch_fl.testing", *words, timeout=550)
+    return (0 if status == 1 else status), text
+
+
+def compared(output: Path) -> tuple[int, str]:
+    files = {name: str(output / f"{name}.jsonl") for name in ("flagos", "native", "again")}
+    words = ("--merge", files["flagos"], "--against", files["native"], files["again"])
+    return run(PYTHON, "-m", "torch_fl.testing", *words)
+
+
+def bench(output: Path) -> tuple[int, str]:
+    script = PLUGIN / "bench/cuda.py"
+    file = output / "performance.json"
+    return run(PYTHON, str(script), "--json", str(file), "--budget", "530", timeout=590)
+
+
+STEPS: dict[str, Step] = {
+    "plugin": plugin,
+    "tests": tests,
+    "programs": programs,
+    "flagos": partial(_suites, device="flagos", name="flagos"),
+    "native": partial(_suites, device="cuda", name="native"),
+    "again": partial(_suites, device="cuda", name="again"),
+    "compared": compared,
+    "bench": bench,
+}
+
+
+def main(output: Path, names: list[str]) -> int:
+    output.mkdir(parents=True, exist_ok=True)
+    chosen = {name: STEPS[name] for name in names or STEPS}
+    return record(output, {name: partial(step, output) for name, step in chosen.items()})
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]).resolve(), sys.argv[2:]))
