@@ -25,8 +25,8 @@ using OptionalTensor = std::optional<Tensor>;
 using Results = std::tuple<Tensor, Tensor, Tensor, Tensor, int64_t>;
 
 const Tensor& or_undefined(const OptionalTensor& tensor) {
-  static const Tensor undefined;
-  return tensor ? *tensor : undefined;
+  static const Tensor kUndefined;
+  return tensor ? *tensor : kUndefined;
 }
 
 // One value per channel, or nothing. PyTorch's composition has the errors for other shapes.

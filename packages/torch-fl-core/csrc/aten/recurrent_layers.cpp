@@ -73,14 +73,14 @@ using PackedLayer = std::tuple<Tensor, Tensor>(const Tensor&, const Tensor&, con
                                                TensorList, bool, int64_t, double, bool, bool);
 
 // GRU and plain layers have one hidden state and differ in nothing but what is called.
-template <auto& library, Layer* composition>
+template <auto& kLibrary, Layer* kComposition>
 std::tuple<Tensor, Tensor> layer(const Tensor& input, const Tensor& hx, TensorList params,
                                  bool has_biases, int64_t layers, double dropout_p, bool train,
                                  bool bidirectional, bool batch_first) {
-  const auto run = of_target(library, input);
+  const auto run = of_target(kLibrary, input);
   if (run == nullptr) {
-    return composition(input, hx, params, has_biases, layers, dropout_p, train, bidirectional,
-                       batch_first);
+    return kComposition(input, hx, params, has_biases, layers, dropout_p, train, bidirectional,
+                        batch_first);
   }
   at::native::check_attributes(input, params, hx);
   std::tuple<Tensor, Tensor> results;
@@ -90,15 +90,15 @@ std::tuple<Tensor, Tensor> layer(const Tensor& input, const Tensor& hx, TensorLi
   return results;
 }
 
-template <auto& library, PackedLayer* composition>
+template <auto& kLibrary, PackedLayer* kComposition>
 std::tuple<Tensor, Tensor> layer_packed(const Tensor& data, const Tensor& batch_sizes,
                                         const Tensor& hx, TensorList params, bool has_biases,
                                         int64_t layers, double dropout_p, bool train,
                                         bool bidirectional) {
-  const auto run = of_target(library, data);
+  const auto run = of_target(kLibrary, data);
   if (run == nullptr) {
-    return composition(data, batch_sizes, hx, params, has_biases, layers, dropout_p, train,
-                       bidirectional);
+    return kComposition(data, batch_sizes, hx, params, has_biases, layers, dropout_p, train,
+                        bidirectional);
   }
   at::native::check_attributes(data, params, hx);
   std::tuple<Tensor, Tensor> results;
@@ -119,8 +119,8 @@ Tensor flatten_weight(TensorList weights, int64_t stride, c10::SymInt input_size
     Relabeling call;
     for (const Tensor& weight : weights) aliases.push_back(call.alias(weight));
     const Tensor result = at::_ops::_cudnn_rnn_flatten_weight::call(
-        aliases, stride, input_size, mode, hidden_size, projection_size, layers, batch_first,
-        bidirectional);
+        aliases, stride, std::move(input_size), mode, std::move(hidden_size),
+        std::move(projection_size), layers, batch_first, bidirectional);
     // Not `wrap`: by now it shares its memory with the aliases, which are no longer the weights.
     flat = from_target(result, call.device());
   }
@@ -134,12 +134,12 @@ Tensor flatten_weight(TensorList weights, int64_t stride, c10::SymInt input_size
   return flat;
 }
 
-template <auto function>
+template <auto kFunction>
 void install_composition(const char* name, const char* overload) {
   // A composition of operators that autograd knows, so it stands under the autograd key as well.
   for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
     routing::install(routing::find(name, overload), key, routing::Route::kCore,
-                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(function)));
+                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(kFunction)));
   }
 }
 

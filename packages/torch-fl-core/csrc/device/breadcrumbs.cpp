@@ -24,8 +24,8 @@ std::atomic<uint64_t> g_next{0};
 std::atomic<uint32_t> g_threads{0};
 
 uint32_t this_thread() {
-  thread_local const uint32_t number = g_threads.fetch_add(1, std::memory_order_relaxed) + 1;
-  return number;
+  thread_local const uint32_t kNumber = g_threads.fetch_add(1, std::memory_order_relaxed) + 1;
+  return kNumber;
 }
 
 std::string explanation() {

@@ -46,7 +46,7 @@ class FailingAllocator final : public c10::Allocator {
 // PyTorch's pointer is changed at the first use and never back: a process without injected failures
 // pays nothing, and what was allocated through the wrapper may outlive any plan.
 void stand_in_the_way() {
-  [[maybe_unused]] static const bool once = [] {
+  [[maybe_unused]] static const bool kOnce = [] {
     if (g_wrapped != nullptr) {
       c10::SetAllocator(runtime().target_type(), g_wrapped, std::numeric_limits<uint8_t>::max());
     }

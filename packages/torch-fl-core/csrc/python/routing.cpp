@@ -98,6 +98,7 @@ py::list fallbacks() {
 }  // namespace
 
 void bind_routing(py::module_& module) {
+  // NOLINTNEXTLINE(bugprone-unused-raii): making it registers the class
   py::class_<Scope>(module, "Scope");
   def(module, "operators", operators);
   def(module, "set_plan", set_plan);

@@ -2,9 +2,14 @@
 #include "routing/fallback.h"
 
 #include <ATen/native/CPUFallback.h>
+#include <ATen/ops/copy_ops.h>
+#include <ATen/ops/empty_strided_ops.h>
+#include <ATen/ops/narrow_ops.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <unordered_set>
 #include <utility>
@@ -54,10 +59,15 @@ void replace_generator(c10::IValue& value, const c10::Type& type, c10::DeviceInd
   value = target_generator(value.toGenerator(), device);
 }
 
+// Where an argument says where results are to be, PyTorch's fallback puts them there.
+bool names_device(c10::ArrayRef<c10::IValue> arguments) {
+  return std::any_of(arguments.begin(), arguments.end(),
+                     [](const auto& value) { return value.isDevice(); });
+}
+
 // Whether the first tensor is on the CPU: PyTorch's fallback leaves its results there too.
 bool led_by_cpu(c10::ArrayRef<c10::IValue> arguments) {
   for (const auto& value : arguments) {
-    if (value.isDevice()) return false;
     if (value.isTensor() && value.toTensor().defined()) return value.toTensor().device().is_cpu();
   }
   return false;
@@ -75,9 +85,17 @@ c10::DeviceIndex device_of_call(c10::ArrayRef<c10::IValue> arguments) {
 }
 
 void bring_home(c10::IValue& result, c10::DeviceIndex device) {
-  if (!result.isTensor() || !result.toTensor().defined()) return;
-  const auto& tensor = result.toTensor();
-  if (tensor.device().is_cpu()) result = tensor.to(c10::Device(kFlagos, device));
+  const auto home = [&](const at::Tensor& tensor) {
+    return tensor.defined() && tensor.device().is_cpu() ? tensor.to(c10::Device(kFlagos, device))
+                                                        : tensor;
+  };
+  if (result.isTensor()) {
+    result = home(result.toTensor());
+  } else if (result.isTensorList()) {
+    auto tensors = result.toTensorVector();
+    for (auto& tensor : tensors) tensor = home(tensor);
+    result = std::move(tensors);
+  }
 }
 
 // The operator that runs on the copies. native_batch_norm writes the running statistics and its
@@ -89,6 +107,47 @@ c10::OperatorHandle on_copies(const c10::OperatorHandle& handle,
   if (arguments[kRunningMean].isNone() || arguments[kRunningVar].isNone()) return handle;
   return c10::Dispatcher::singleton().findSchemaOrThrow(
       "aten::_native_batch_norm_legit", handle.operator_name().overload_name.c_str());
+}
+
+// A copy on the CPU with the tensor's own strides. PyTorch's is contiguous where there are gaps, and
+// some kernels go another way then than the backward that looks at the tensor itself: determinants of
+// contiguous matrices are of their transposes. What is expanded is copied once.
+at::Tensor with_its_strides(const at::Tensor& tensor) {
+  at::Tensor copy = at::_ops::empty_strided::call(tensor.sym_sizes(), tensor.sym_strides(),
+                                                  tensor.scalar_type(), {}, at::kCPU, {});
+  at::Tensor target = copy;
+  at::Tensor source = tensor;
+  for (int64_t d = 0; d < tensor.dim(); ++d) {
+    if (tensor.stride(d) != 0 || tensor.size(d) < 2) continue;
+    target = at::_ops::narrow::call(target, d, 0, 1);
+    source = at::_ops::narrow::call(source, d, 0, 1);
+  }
+  at::_ops::copy_::call(target, source, false);
+  return copy;
+}
+
+bool has_gaps(const at::Tensor& tensor) {
+  return tensor.defined() && tensor.device().type() == kFlagos && tensor.layout() == at::kStrided &&
+         tensor.has_storage() && tensor.numel() > 0 && !tensor.is_quantized() &&
+         !tensor.unsafeGetTensorImpl()->is_non_overlapping_and_dense();
+}
+
+// Whether `value`, which is only read, was replaced by copies of our own.
+bool keep_strides(c10::IValue& value) {
+  if (value.isTensor() && has_gaps(value.toTensor())) {
+    value = with_its_strides(value.toTensor());
+    return true;
+  }
+  if (!value.isTensorList()) return false;
+  auto tensors = value.toTensorVector();
+  bool replaced = false;
+  for (auto& tensor : tensors) {
+    if (!has_gaps(tensor)) continue;
+    tensor = with_its_strides(tensor);
+    replaced = true;
+  }
+  if (replaced) value = std::move(tensors);
+  return replaced;
 }
 
 // Whether a list that the operator writes has a tensor twice. Of copies each would be written once.
@@ -182,28 +241,30 @@ void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::ji
     return;
   }
   const auto device = device_of_call(c10::ArrayRef<c10::IValue>(*stack).slice(base));
-  const bool astray = device >= 0 && led_by_cpu(c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  const bool placed = names_device(c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  bool astray = device >= 0 && led_by_cpu(c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  // Of the same arguments; it says which of them are written.
+  const auto kernel = on_copies(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
   size_t bytes = 0;
+  Uncounted uncounted(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  std::optional<FallingBack> falling_back(std::in_place);
   for (size_t i = base; i < stack->size(); ++i) {
     auto& value = (*stack)[i];
-    const auto& argument = schema.arguments()[i - base];
+    const auto& argument = kernel.schema().arguments()[i - base];
     replace_generator(value, *argument.type(), device, handle);
     const auto* alias = argument.alias_info();
     const bool comes_back = alias != nullptr && alias->isWrite();
     bytes += flagos_bytes(value) * (comes_back ? 2 : 1);
+    if (alias == nullptr && keep_strides(value)) astray = true;
   }
-  Uncounted uncounted(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
-  {
-    const FallingBack falling_back;
-    const auto kernel = on_copies(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
-    at::native::cpu_fallback(kernel, stack, /*error_on_views=*/false, c10::DispatchKey::CPU);
-  }
+  at::native::cpu_fallback(kernel, stack, /*error_on_views=*/false, c10::DispatchKey::CPU);
+  falling_back.reset();
   uncounted.count();
   const size_t results = stack->size() - schema.returns().size();
   for (size_t i = 0; i < schema.returns().size(); ++i) {
     if (schema.returns()[i].alias_info() != nullptr) continue;
     auto& result = (*stack)[results + i];
-    if (astray) bring_home(result, device);
+    if (astray && !placed) bring_home(result, device);
     bytes += flagos_bytes(result);
   }
   op.fallback.calls.fetch_add(1, std::memory_order_relaxed);

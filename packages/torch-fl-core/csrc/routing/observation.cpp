@@ -95,7 +95,7 @@ Operator& bystander(const c10::OperatorHandle& handle, c10::DispatchKey key) {
   return rows->try_emplace({name, key}, handle, key, Route::kBoxing).first->second;
 }
 
-Observation::Observation(Operator& op, const char* label) : operator_(op) {
+Observation::Observation(Operator& op, const char* label) {
   if (breadcrumbs::on()) breadcrumbs::drop(op.handle.operator_name(), label);
   if (g_logging.load(std::memory_order_relaxed)) log_call(op, label);
   if (!g_counting.load(std::memory_order_relaxed)) return;

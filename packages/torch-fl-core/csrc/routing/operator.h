@@ -115,7 +115,6 @@ class Observation {
   Observation& operator=(const Observation&) = delete;
 
  private:
-  Operator& operator_;
   Count* count_ = nullptr;
   void* start_ = nullptr;
 };

@@ -17,10 +17,11 @@ Boxing g_boxing{};
 // False where the kernel says that it does not support this call.
 bool run_kernel(Operator& op, const Step& step, torch::jit::Stack* stack) {
   try {
+    const auto& kernel = step.kernel.value();
     if (step.route == Route::kTargetKernel) {
-      g_boxing.relabelled(op, *step.kernel, stack);
+      g_boxing.relabelled(op, kernel, stack);
     } else {
-      step.kernel->redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
+      kernel.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), stack);
     }
     return true;
   } catch (...) {

@@ -95,3 +95,40 @@ def test_operators_that_look_at_memory_see_the_tensor_s_own() -> None:
 def test_what_looks_at_memory_anew_has_one_route() -> None:
     with pytest.raises(ValueError, match="as_strided_"):
         routing.set("as_strided_", "cpu")
+
+
+# -- arguments with gaps
+
+
+@pytest.mark.parametrize("name", ["det", "slogdet", "logdet"])
+def test_a_backward_that_looks_at_the_layout_of_its_input(name: str) -> None:
+    """The factors of a contiguous matrix are its transpose's: forward and backward must agree."""
+    function = torch.logdet if name == "logdet" else getattr(torch.linalg, name)
+    whole = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)).double()
+    gradients = []
+    for device in ("cpu", "flagos"):
+        leaf = whole.to(device).requires_grad_()
+        result = function(leaf[:, ::2])
+        (result if isinstance(result, torch.Tensor) else result[-1]).sum().backward()
+        gradients.append(leaf.grad.cpu())
+    torch.testing.assert_close(gradients[1], gradients[0], equal_nan=True)
+
+
+def test_expanded_and_overlapping_arguments() -> None:
+    x = torch.arange(6.0, device="flagos")
+    overlapping = x.as_strided((3, 3), (1, 1))
+    for view in (x[:1].expand(4, 3), x.view(2, 3)[:, None].expand(2, 5, 3), overlapping):
+        moved, parts = view.to("cpu"), torch.unbind_copy(view)
+        assert moved.device.type == "cpu"
+        assert torch.equal(view.sum(0).cpu(), moved.sum(0))
+        assert [part.device for part in parts] == [x.device] * len(view)
+        stacked = torch._foreach_add([view, view], 1.0)
+        assert [each.device for each in stacked] == [x.device] * 2
+        assert torch.equal(stacked[1].cpu(), moved + 1)
+
+
+def test_statistics_with_gaps_are_written() -> None:
+    mean, var = (torch.ones(8, device="flagos")[::2] for _ in range(2))
+    x = torch.randn(5, 4, device="flagos")
+    torch.nn.functional.batch_norm(x, mean, var, training=True)
+    torch.testing.assert_close(mean.cpu(), 0.9 + 0.1 * x.cpu().mean(0))
