@@ -41,8 +41,8 @@ class Expectation:
     private_views: bool = False
     any_strides: bool = False
     copies: bool = False
-    """nothing is compared of where results lie, which share memory, and what of their values is only
-    noted (a conjugation, zeros); nor of what a call that failed left in its arguments"""
+    """nothing is compared of where results lie, which share memory, and what of their values is
+    only noted (a conjugation, zeros); nor of what a failed call left in its arguments"""
 
     @property
     def ignored(self) -> frozenset[str]:
