@@ -142,7 +142,7 @@ def _ends(code: str, times: int) -> list[str]:
         return [end for end in pool.map(_end, [code] * times) if end is not None]
 
 
-@pytest.mark.parametrize("times", [20, pytest.param(200, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("times", [8, pytest.param(200, marks=pytest.mark.slow)])
 def test_exit_right_after_backward(times: int) -> None:
     assert _ends(AFTER_BACKWARD, times) == []
 

@@ -267,12 +267,11 @@ void install_boxed_boxing() {
     const auto handle = dispatcher.findOp(name);
     if (!handle || !handle->hasSchema()) continue;
     for (const auto key : kKeys) {
-      if (routing::is_installed(name, key) || handle->hasKernelForDispatchKey(key)) continue;
       const bool whole = key == DispatchKey::PrivateUse1 && boxed_whole(name);
-      if (whole || handle->hasKernelForDispatchKey(target_key(key))) {
-        routing::install_boxed(*handle, key, routing::Route::kBoxing,
-                               reads_requires_grad(name) ? &boxed_kernel_with_grad : &boxed_kernel);
-      }
+      if (!whole && !handle->hasKernelForDispatchKey(target_key(key))) continue;  // most of them
+      if (routing::is_installed(name, key) || handle->hasKernelForDispatchKey(key)) continue;
+      routing::install_boxed(*handle, key, routing::Route::kBoxing,
+                             reads_requires_grad(name) ? &boxed_kernel_with_grad : &boxed_kernel);
     }
   }
   install_fallback(
