@@ -17,7 +17,8 @@ Boxing g_boxing{};
 // False where the kernel says that it does not support this call.
 bool run_kernel(Operator& op, const Step& step, torch::jit::Stack* stack) {
   try {
-    const auto& kernel = step.kernel.value();
+    TORCH_INTERNAL_ASSERT(step.kernel, "a registered kernel's step has no kernel");
+    const auto& kernel = *step.kernel;
     if (step.route == Route::kTargetKernel) {
       g_boxing.relabelled(op, kernel, stack);
     } else {
