@@ -8,11 +8,11 @@
 #include <ATen/ops/empty_ops.h>
 #include <ATen/ops/miopen_batch_norm_ops.h>
 
+#include "aten/composition.h"
 #include "aten/own_operators.h"
 #include "aten/plain.h"
 #include "boxing/relabeling.h"
 #include "device/kernel_scope.h"
-#include "routing/operator.h"
 
 namespace torch_fl {
 namespace {
@@ -81,11 +81,7 @@ Results batch_norm(const Tensor& input, const OptionalTensor& weight, const Opti
 
 void install_batch_norm() {
   if (target().type == c10::DeviceType::CPU) return;  // it has one
-  // A composition of operators that autograd knows, so it stands under the autograd key as well.
-  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    routing::install(routing::find("aten::_batch_norm_impl_index", ""), key, routing::Route::kCore,
-                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&batch_norm)));
-  }
+  install_composition<&batch_norm>("aten::_batch_norm_impl_index", "");
 }
 
 }  // namespace torch_fl

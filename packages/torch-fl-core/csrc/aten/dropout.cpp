@@ -11,6 +11,7 @@
 #include <ATen/ops/ones_like_ops.h>
 #include <ATen/ops/zeros_ops.h>
 
+#include "aten/composition.h"
 #include "aten/own_operators.h"
 #include "boxing/relabeling.h"
 #include "device/generator.h"
@@ -63,10 +64,7 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train) {
 void install_dropout() {
   if (target().type != c10::DeviceType::CPU) return;
   routing::Typed<at::_ops::native_dropout>::install_core(&native_dropout, routing::Route::kBoxing);
-  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    routing::install(routing::find("aten::dropout", ""), key, routing::Route::kCore,
-                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&dropout)));
-  }
+  install_composition<&dropout>("aten::dropout", "");
 }
 
 }  // namespace torch_fl

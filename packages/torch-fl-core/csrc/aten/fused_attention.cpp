@@ -19,9 +19,9 @@
 #include <limits>
 
 #include "aten/attention.h"
+#include "aten/composition.h"
 #include "aten/own_operators.h"
 #include "aten/plain.h"
-#include "routing/operator.h"
 
 namespace torch_fl {
 namespace {
@@ -111,12 +111,7 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
 
 void install_fused_attention() {
   if (target().type == c10::DeviceType::CPU) return;  // its composition has a place for it
-  // A composition of operators that autograd knows, so it stands under the autograd key as well.
-  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    routing::install(routing::find("aten::scaled_dot_product_attention", ""), key,
-                     routing::Route::kCore,
-                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&attention)));
-  }
+  install_composition<&attention>("aten::scaled_dot_product_attention", "");
 }
 
 }  // namespace torch_fl

@@ -12,6 +12,7 @@
 #include <ATen/ops/rnn_tanh_native.h>
 #include <ATen/ops/set_ops.h>
 
+#include "aten/composition.h"
 #include "aten/own_operators.h"
 #include "aten/plain.h"
 #include "aten/target_stub.h"
@@ -132,15 +133,6 @@ Tensor flatten_weight(TensorList weights, int64_t stride, c10::SymInt input_size
         aliases[i].sym_strides());
   }
   return flat;
-}
-
-template <auto kFunction>
-void install_composition(const char* name, const char* overload) {
-  // A composition of operators that autograd knows, so it stands under the autograd key as well.
-  for (const auto key : {c10::DispatchKey::PrivateUse1, c10::DispatchKey::AutogradPrivateUse1}) {
-    routing::install(routing::find(name, overload), key, routing::Route::kCore,
-                     c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(kFunction)));
-  }
 }
 
 }  // namespace
