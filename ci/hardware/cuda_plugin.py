@@ -40,8 +40,9 @@ def plugin(_output: Path) -> tuple[int, str]:
 
 
 def tests(_output: Path) -> tuple[int, str]:
-    options = ("-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT))
-    return run(PYTHON, "-m", "pytest", *options, "-p", "no:cacheprovider", str(PLUGIN / "tests"))
+    options = ("-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-n", "6")
+    options += ("-p", "no:cacheprovider", "--timeout", "120", str(PLUGIN / "tests"))
+    return run(PYTHON, "-m", "pytest", *options, timeout=430)
 
 
 def programs(output: Path) -> tuple[int, str]:
@@ -54,7 +55,7 @@ def _suites(output: Path, device: str, name: str) -> tuple[int, str]:
     of this step: natively some of it does too."""
     file = output / f"{name}.jsonl"
     words = ("--device", device, "--suite", SUITES, "--configuration", "plain", "--fingerprints")
-    words += ("--workers", "8", "--out", str(file), "--resume")
+    words += ("--workers", "5", "--out", str(file), "--resume")
     status, text = run(PYTHON, "-m", "torch_fl.testing", *words, timeout=550)
     return (0 if status == 1 else status), text
 

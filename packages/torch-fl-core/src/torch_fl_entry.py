@@ -73,7 +73,10 @@ def _wanted() -> bool:
             "keeps for a device from outside."
         )
         return False
-    return torch.accelerator.current_accelerator(check_available=True) is None
+    accelerator = torch.accelerator.current_accelerator()
+    # Counted, not asked whether it is available: that is a start for some, and then a process may
+    # not fork any more.
+    return accelerator is None or torch.get_device_module(accelerator).device_count() == 0
 
 
 def _explain_checkpoints() -> None:

@@ -132,3 +132,19 @@ def test_it_takes_no_time(machine: PretendMachine) -> None:
         assert _detect(machine).found
         times.append(time.process_time() - start)
     assert min(times) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("visible", "found"), [("0", True), ("1,0", True), ("2", False), ("7,0", False), ("GPU-3", True)]
+)
+def test_a_number_that_no_gpu_has(
+    machine: PretendMachine, monkeypatch: pytest.MonkeyPatch, visible: str, found: bool
+) -> None:
+    for device in range(2):
+        machine.pci(NVIDIA, 0x2330, 0x030200)
+        machine.nodes(f"nvidia{device}")
+    machine.nodes("nvidiactl")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    detection = _detect(machine)
+    assert detection.found is found
+    assert found or "names no GPU: this process may open 2" in detection.reason

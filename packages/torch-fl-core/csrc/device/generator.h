@@ -21,8 +21,8 @@ void check_generator(const std::optional<at::Generator>& generator);
 
 // The target generator behind a flagos one, or behind the default generator of `device` when none
 // is given. Throws as CUDA does for a generator of another device type.
-at::Generator target_generator(const std::optional<at::Generator>& generator,
-                               c10::DeviceIndex device);
+FLAGOS_API at::Generator target_generator(const std::optional<at::Generator>& generator,
+                                          c10::DeviceIndex device);
 
 // An argument that means a default generator when none is given.
 inline bool is_optional_generator(const c10::Type& type) {

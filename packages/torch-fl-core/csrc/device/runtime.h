@@ -41,6 +41,9 @@ class Runtime {
 
   virtual c10::DeviceType target_type() const noexcept = 0;
 
+  // False where there is only a reason why there is none.
+  virtual bool is_usable() const noexcept { return true; }
+
   // Starts what must run before the first allocation; idempotent and thread-safe.
   virtual void initialize() = 0;
 

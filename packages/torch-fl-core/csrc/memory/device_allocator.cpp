@@ -71,8 +71,9 @@ c10::DeviceAllocator* device_allocator() {
 
 void register_allocators() {
   c10::SetAllocator(kFlagos, device_allocator());
-  // (Without a device there is nothing to allocate, or to pin memory for.)
-  if (runtime().device_count() == 0) return;
+  // (Without a backend there is nothing to allocate, or to pin memory for. A target's devices are
+  // not counted here: for some that is a start, after which no process may fork.)
+  if (!runtime().is_usable()) return;
   faults::wrap_target_allocator();
   at::setHostAllocator(kFlagos, runtime().pinned_allocator());
 }

@@ -13,6 +13,7 @@ void def(pybind11::module_& module, const char* name, F&& function) {
   module.def(name, torch::wrap_pybind_function(std::forward<F>(function)));
 }
 
+void bind_compiled(pybind11::module_& module);
 void bind_interop(pybind11::module_& module);
 void bind_memory(pybind11::module_& module);
 void bind_routing(pybind11::module_& module);

@@ -113,7 +113,14 @@ PYBIND11_MODULE(_C, module) {
   def(module, "memory_info",
       [](int64_t device) { return runtime().memory_info(to_index(device)); });
   def(module, "default_generator", generator);
+  def(module, "target_generator", [](const py::object& given) {
+    TORCH_CHECK_TYPE(THPGenerator_Check(given.ptr()), "Expected a torch.Generator.");
+    const auto& own = reinterpret_cast<THPGenerator*>(given.ptr())->cdata;
+    return py::reinterpret_steal<py::object>(
+        THPGenerator_Wrap(target_generator(own, own.device().index())));
+  });
 
+  bind_compiled(module);
   bind_interop(module);
   bind_memory(module);
   bind_routing(module);

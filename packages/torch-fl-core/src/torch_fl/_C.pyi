@@ -5,7 +5,7 @@ error that names the device count. A negative index is accepted only where said.
 """
 
 # ruff: noqa: N999  (the name that PyTorch extensions have)
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn, TypedDict
 
 import torch
@@ -70,6 +70,20 @@ def device_properties(device: int, /) -> _Properties:
 
 def default_generator(device: int, /) -> torch.Generator:
     """The generator that random operators on `device` use when none is given."""
+
+def target_generator(generator: torch.Generator, /) -> torch.Generator:
+    """The target's generator behind one of flagos, whose state it is."""
+
+class CompiledRegion:
+    """Compiled code of the target's tensors, called with one list of arguments, which it empties."""
+
+    def __init__(
+        self, call: Callable[..., Any], devices: Sequence[int], written: Sequence[int] = ..., /
+    ) -> None:
+        """`devices`: for each result the index of its flagos device, -1 for what is none of
+        flagos'. `written`: arguments whose storage the code may replace."""
+
+    def __call__(self, arguments: list[Any], /) -> list[Any]: ...
 
 def memory_info(device: int, /) -> tuple[int, int]:
     """(free, total) memory of `device` in bytes."""

@@ -82,12 +82,15 @@ def _install_interop() -> None:
         attention_fast_path,
         data_parallel,
         dlpack,
+        dynamo,
         flex_attention,
+        inductor,
         jagged_attention,
         multiprocessing,
         recurrent_weights,
         safetensors,
         sparse_pickling,
+        triton_kernels,
     )
 
     target = selection.current().target
@@ -100,7 +103,16 @@ def _install_interop() -> None:
     sparse_pickling.install()
     safetensors.install()
     flex_attention.install()
+    dynamo.install()
+    inductor.install(_regions)
     jagged_attention.install()
+    triton_kernels.install()
+
+
+def _regions() -> ModuleType:
+    from torch_fl.compile import regions
+
+    return regions
 
 
 def _apply_routes(extension: ModuleType) -> None:

@@ -55,6 +55,10 @@ def _with_nodes(machine: Machine, *, exact: bool) -> Detection:
     if not opened or not machine.accessible(CONTROL):
         closed = CONTROL if opened else nodes[0]
         return _none(f"This user may not open {closed}, or it is not there.")
+    visible = os.environ.get(VISIBLE, "")
+    first = visible.partition(",")[0].strip()
+    if first.isdecimal() and int(first) >= len(opened):
+        return _none(f"{VISIBLE}={visible!r} names no GPU: this process may open {len(opened)}.")
     return Detection(found=True, exact=exact, devices=len(opened))
 
 

@@ -9,6 +9,7 @@ class UnavailableRuntime final : public Runtime {
   explicit UnavailableRuntime(std::string reason) : reason_(std::move(reason)) {}
 
   c10::DeviceType target_type() const noexcept override { return c10::DeviceType::CPU; }
+  bool is_usable() const noexcept override { return false; }
   void initialize() override { refuse(); }
 
   DeviceIndex device_count() const noexcept override { return 0; }

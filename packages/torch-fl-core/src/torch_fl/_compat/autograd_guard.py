@@ -19,6 +19,12 @@ from torch.autograd import graph
 from torch_fl._compat import engine
 
 _HARMLESS = ("cpu", "flagos", "meta")
+_ASSERTION = "opt_ready_stream"  # of the engine, at a graph that has both on its way
+_WHY = (
+    "but this process uses flagos as its accelerator (`import torch_fl`), and PyTorch's autograd "
+    "engine serves only one. Either move the model and its inputs to 'flagos', or run this part in "
+    "a process that does not import torch_fl."
+)
 
 
 def install(delegating: bool = False) -> None:
@@ -38,13 +44,15 @@ def guarded(run: engine.Run) -> engine.Run:
         for root in t_outputs:
             device = _device_type(root)
             if device not in _HARMLESS:
-                raise RuntimeError(
-                    f"backward() was called on a {device} tensor, but this process uses "
-                    f"flagos as its accelerator (`import torch_fl`), and PyTorch's autograd engine "
-                    f"serves only one. Either move the model and its inputs to 'flagos', or run "
-                    f"this part in a process that does not import torch_fl."
-                )
-        return run(t_outputs, *args, **kwargs)
+                raise RuntimeError(f"backward() was called on a {device} tensor, {_WHY}")
+        try:
+            return run(t_outputs, *args, **kwargs)
+        except RuntimeError as error:
+            if _ASSERTION not in str(error):
+                raise
+            raise RuntimeError(
+                f"backward() came to tensors of another accelerator, {_WHY}"
+            ) from error
 
     return checked
 

@@ -27,6 +27,11 @@ def on_host() -> bool:
     return isinstance(selection.current().runtime, HostRuntime)
 
 
+def device_type() -> str | None:
+    """The device of PyTorch that flagos stands on; None on host memory."""
+    return None if on_host() else selection.current().target
+
+
 def module() -> ModuleType | None:
     """The module that the plugin names for what device-generic interfaces lack; None without."""
     plugin = selection.current().plugin

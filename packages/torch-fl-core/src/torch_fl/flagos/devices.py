@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 import torch
 
 from torch_fl import _C
+from torch_fl.flagos import _target
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Hashable
@@ -52,11 +53,16 @@ class _OnDevice(Protocol):
 
 def is_available() -> bool:
     """Whether there is at least one device. Never raises and never starts the runtime."""
-    return _C.device_count() > 0
+    return device_count() > 0
 
 
 def device_count() -> int:
     """Number of devices of this process. Never raises and never starts the runtime."""
+    if not _C.is_initialized():
+        # The target's own way to count, where it has one, leaves the process fit to fork.
+        count = _target.find("device_count")
+        if count is not None:
+            return int(count())
     return _C.device_count()
 
 
@@ -99,6 +105,9 @@ def _lazy_init() -> None:
         _C.initialize()
         _starting = True
         try:
+            start = _target.find("init")
+            if start is not None:
+                start()  # what the target itself has waiting for its start comes first
             while _deferred:
                 _deferred.pop(next(iter(_deferred)))()
         finally:

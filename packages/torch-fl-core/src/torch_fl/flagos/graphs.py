@@ -6,12 +6,14 @@ the device that it stands on. Host memory has none, since nothing there is given
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
 
+from torch_fl import _C
 from torch_fl.flagos import _target
-from torch_fl.flagos.devices import _lazy_init, is_initialized
+from torch_fl.flagos.devices import DEVICE_TYPE, _lazy_init, is_initialized
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +65,21 @@ class CUDAGraph:
 
     def __new__(cls, keep_graph: bool = False) -> Any:
         _lazy_init()
-        return _target.attribute("CUDAGraph", _HOST)(keep_graph)
+        return _recording(_target.attribute("CUDAGraph", _HOST))(keep_graph)
+
+
+@functools.cache
+def _recording(graph: type) -> type:
+    """The backend's graph, taking generators of flagos too."""
+
+    class CUDAGraph(graph):
+        def register_generator_state(self, generator: torch.Generator) -> None:
+            """Lets replays draw new numbers from `generator`: call it before the capture."""
+            if generator.device.type == DEVICE_TYPE:
+                generator = _C.target_generator(generator)
+            super().register_generator_state(generator)
+
+    return CUDAGraph
 
 
 class graph:  # noqa: N801  (the name users write: `with torch.flagos.graph(g):`)
@@ -123,8 +139,14 @@ def make_graphed_callables(
 
     Raises:
         NotImplementedError: the backend has no graphs; always on the host.
+        RuntimeError: inside autocast whose cache of casts is on.
     """
     _lazy_init()
+    if torch.is_autocast_enabled(DEVICE_TYPE) and torch.is_autocast_cache_enabled():
+        raise RuntimeError(
+            "make_graphed_callables does not support the autocast caching. Please set "
+            "`cache_enabled=False`."
+        )
     return _target.attribute("make_graphed_callables", _HOST)(
         callables,
         sample_args,

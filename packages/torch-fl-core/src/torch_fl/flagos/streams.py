@@ -97,17 +97,28 @@ class Stream(torch.Stream):
 
     def wait_event(self, event: torch.Event) -> None:
         """Let later work on this stream wait for `event`. Returns at once."""
-        _as_event(event).wait(self)
+        _as_event(event).wait(self._seen_by(event))
 
     def wait_stream(self, stream: torch.Stream) -> None:
         """Let later work on this stream wait for what `stream` holds now. Returns at once."""
-        super().wait_stream(_as_stream(stream))
+        super().wait_stream(_own(_as_stream(stream)))
 
     def record_event(self, event: torch.Event | None = None) -> torch.Event:
         """Record `event`, or a new `Event`, behind the work submitted so far, and return it."""
         event = Event() if event is None else _as_event(event)
-        event.record(self)
+        event.record(self._seen_by(event))
         return event
+
+    def _seen_by(self, event: torch.Event) -> torch.Stream:
+        """This stream as one of the event's device: the target's events know only the target's."""
+        if event.device.type == DEVICE_TYPE:
+            return self
+        if _target.on_host() or event.device.type != _target.device_type():
+            raise ValueError(
+                f"Expected an event of {DEVICE_TYPE}, but got one of {event.device.type}."
+            )
+        seen: torch.Stream = _target.stream_for_target(self)
+        return seen
 
     @property
     def priority(self) -> int:
@@ -119,8 +130,10 @@ class Stream(torch.Stream):
     @property
     def cuda_stream(self) -> int:
         """The backend's own handle, under the name that libraries written for CUDA ask for."""
-        handle: int = getattr(self, "native_handle")  # noqa: B009 (torch's own stub lacks it)
-        return handle
+        handle = getattr(self, "native_handle", None)  # torch 2.13, says its own stub not
+        if handle is None:
+            handle = _target.stream_for_target(self).cuda_stream
+        return int(handle)
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
@@ -195,6 +208,17 @@ def _as_flagos(stream: torch.Stream) -> Stream:
     )
 
 
+def _own(stream: torch.Stream) -> torch.Stream:
+    """`stream`, under flagos' name where it is the target's: they are the same queues."""
+    if stream.device.type == DEVICE_TYPE or stream.device.type != _target.device_type():
+        return stream
+    return Stream(
+        stream_id=stream.stream_id,
+        device_index=stream.device_index,
+        device_type=current_stream(stream.device_index).device_type,
+    )
+
+
 def current_stream(device: Device = None) -> Stream:
     """The stream that operators on a device, the current one by default, are submitted to.
 
@@ -226,9 +250,10 @@ def set_stream(stream: torch.Stream | None) -> None:
     """
     if stream is None:
         return
-    _get_device_index(_as_stream(stream).device)  # refuses another device type
+    own = _own(_as_stream(stream))
+    _get_device_index(own.device)  # refuses another device type
     _lazy_init()
-    torch.accelerator.set_stream(stream)
+    torch.accelerator.set_stream(own)
 
 
 _NO_HANDLES = (
@@ -289,7 +314,7 @@ class StreamContext:
         if self.stream is None:
             return
         before = current_stream()
-        there = current_stream(_as_stream(self.stream).device)
+        there = current_stream(_own(_as_stream(self.stream)).device)
         set_stream(self.stream)
         self._previous.append((there, before))
 

@@ -1,0 +1,108 @@
+// Owns: the boundary of a compiled region.
+#include "boxing/region.h"
+
+#include "boxing/alias.h"
+#include "device/page_guard.h"
+#include "device/runtime.h"
+
+namespace torch_fl {
+namespace {
+
+c10::StorageImpl* storage_of(const c10::TensorImpl& impl) {
+  return impl.unsafe_storage().unsafeGetStorageImpl();
+}
+
+}  // namespace
+
+Region::Region(c10::DeviceIndex device) : kernel_(device) {}
+
+Region::~Region() {
+  for (const auto& [data, life] : opened_) page_guard::close(data, life);
+}
+
+at::Tensor Region::enter(const at::Tensor& tensor, bool written) {
+  auto& impl = *tensor.unsafeGetTensorImpl();
+  TORCH_CHECK_NOT_IMPLEMENTED(
+      impl.key_set().has(c10::DispatchKey::PrivateUse1) && impl.has_storage(),
+      "Compiled code takes strided flagos tensors; this one is ", impl.layout(), ".");
+  auto* const storage = storage_of(impl);
+  auto twin = twin_of(storage);
+  if (C10_UNLIKELY(page_guard::enabled())) {
+    opened_.emplace_back(twin->data(), page_guard::open(twin->data()));
+  }
+  inputs_.push_back({WeakStorage(twin), WeakStorage(StoragePtr::reclaim_copy(storage)), written});
+  return at::Tensor(c10::make_intrusive<AliasImpl>(std::move(twin), impl));
+}
+
+c10::Storage Region::known(c10::StorageImpl* twin) {
+  for (const auto& storage : made_) {
+    if (held_twin(storage.unsafeGetStorageImpl()) == twin) return storage;
+  }
+  if (input_of_.empty()) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      input_of_.emplace(inputs_[i].twin._unsafe_get_target(), i);
+    }
+  }
+  const auto found = input_of_.find(twin);
+  if (found == input_of_.end()) return {};
+  // Expired where the caller has given its tensor up; the memory lives on in the result.
+  auto storage = inputs_[found->second].storage.lock();
+  return storage ? c10::Storage(std::move(storage)) : c10::Storage();
+}
+
+at::Tensor Region::leave(at::Tensor&& result, c10::DeviceIndex device, bool held) {
+  auto* impl = result.unsafeGetTensorImpl();
+  if (impl->device_type() != target().type) return std::move(result);
+  TORCH_CHECK_NOT_IMPLEMENTED(impl->key_set().has(target().dense) && impl->has_storage(),
+                              "Compiled code gave a result that is ", impl->layout(),
+                              "; on flagos it has to be strided.");
+  const auto index = target().indexed ? impl->device().index() : device;
+  const auto adopt = [&](const c10::StorageImpl& twin) {
+    if (C10_LIKELY(!page_guard::enabled())) return;
+    opened_.emplace_back(twin.data(), page_guard::open(twin.data()));
+    page_guard::adopt(twin.data());
+  };
+  if (C10_LIKELY(!held && impl->unsafe_storage().use_count() == 1)) {
+    adopt(*storage_of(*impl));
+    AliasImpl::relabel_fresh(*impl, index);
+    return std::move(result);
+  }
+  auto* const original = impl;
+  if (held) {
+    for (const auto& [other, tensor] : held_) {
+      if (other == original) return tensor;
+    }
+    result = at::Tensor(original->shallow_copy_and_detach(original->version_counter(),
+                                                          /*allow_tensor_metadata_change=*/true));
+    impl = result.unsafeGetTensorImpl();
+  }
+  auto* const twin = storage_of(*impl);
+  auto storage = known(twin);
+  if (!storage) {
+    adopt(*twin);
+    storage = storage_over(StoragePtr::reclaim_copy(twin), index);
+    storage.unsafeGetStorageImpl()->set_resizable(twin->resizable());
+    made_.push_back(storage);
+  }
+  AliasImpl::relabel(*impl, std::move(storage), index);
+  if (held) held_.emplace_back(original, result);
+  return std::move(result);
+}
+
+void Region::write_back() {
+  for (const auto& input : inputs_) {
+    if (!input.written) continue;
+    auto twin = input.twin.lock();
+    const auto storage = input.storage.lock();
+    if (!twin || !storage) continue;
+    if (storage->_mutable_data_ptr_no_checks().get() == twin->_mutable_data_ptr_no_checks().get() &&
+        storage->nbytes() == twin->nbytes()) {
+      continue;
+    }
+    const auto bytes = twin->nbytes();
+    storage->set_data_ptr_noswap(data_ptr_over(std::move(twin), storage->device().index()));
+    storage->set_nbytes(bytes);
+  }
+}
+
+}  // namespace torch_fl

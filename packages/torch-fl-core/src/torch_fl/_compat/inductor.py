@@ -1,0 +1,119 @@
+"""Owns: where torch_fl enters Inductor. The only file that names Inductor's internals.
+
+Reason: Inductor compiles for devices by name, in some hundred places: a device from outside gets the
+generic path of each. Instead, a graph of flagos tensors is renamed to the device that flagos stands
+on after autograd has been traced, compiled there with all that Inductor has for that device, and
+called through a boundary that renames tensors. Five functions are wrapped for it, none replaced:
+
+- `compile_fx._compile_fx_inner`: each graph comes here, whoever asked for it.
+- `compile_fx.fx_codegen_and_compile`: what it makes is marked, so that caches keep the mark.
+- `output_code.CompiledFxGraph.post_compile`: each compiled graph, new or from a cache, comes here
+  before its first call; one that is marked gets the boundary.
+- `compile_fx._recursive_joint_graph_passes`: passes that ask for the device by name.
+- `compile_fx.fw_compiler_freezing`: constants of a frozen graph are tensors, not inputs.
+
+Dated 2026-11, torch 2.11 to 2.14. Held by tests/compile/test_compile_contracts.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+from torch.fx import GraphModule
+
+from torch_fl._compat.importing import when_imported
+
+__all__ = ["MARK", "Regions", "install"]
+
+MARK = "_torch_fl_region"
+"""The attribute by which a compiled graph says that it is called through a boundary."""
+
+
+class Region(Protocol):
+    """A graph that has been renamed."""
+
+    inputs: list[Any]
+    mark: dict[str, Any]
+
+    def compiling(self) -> AbstractContextManager[object]:
+        """In force while the graph is compiled."""
+
+
+class Regions(Protocol):
+    """What the compiler backend does with graphs; torch_fl.compile.regions has it."""
+
+    def enter(self, graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
+        """Renames a graph in place; None for one without flagos."""
+
+    def bounded(self, call: Callable[..., Any], mark: dict[str, Any]) -> Callable[..., Any]:
+        """`call`, made for the target's tensors, for flagos tensors."""
+
+    def renamed(self, graph: GraphModule) -> AbstractContextManager[object]:
+        """For passes: the graph is the target's inside, and flagos' again afterwards."""
+
+
+def install(regions: Callable[[], Regions]) -> None:
+    """Wraps Inductor's functions when it is imported. `regions` is asked at the first graph."""
+    when_imported("torch._inductor.compile_fx", functools.partial(_change, regions))
+
+
+def _change(regions: Callable[[], Regions], module: Any) -> None:
+    from torch._inductor import output_code
+
+    current: list[Region] = []  # compilations nest (subgraphs, autotuning), they do not run beside
+
+    compile_inner = module._compile_fx_inner
+
+    @functools.wraps(compile_inner)
+    def compile_renamed(
+        gm: GraphModule, example_inputs: Sequence[Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        region = regions().enter(gm, example_inputs)
+        if region is None:
+            return compile_inner(gm, example_inputs, *args, **kwargs)
+        current.append(region)
+        try:
+            with region.compiling():
+                code = compile_inner(gm, region.inputs, *args, **kwargs)
+        finally:
+            current.pop()
+        if isinstance(code, output_code.CompiledFxGraph) or not callable(code):
+            return code
+        if isinstance(code, output_code.OutputCode):
+            return code
+        return regions().bounded(code, region.mark)  # a graph without operators: its own forward
+
+    compile_marked = module.fx_codegen_and_compile
+
+    @functools.wraps(compile_marked)
+    def compile_and_mark(*args: Any, **kwargs: Any) -> Any:
+        code = compile_marked(*args, **kwargs)
+        if current and isinstance(code, output_code.CompiledFxGraph):
+            setattr(code, MARK, current[-1].mark)
+        return code
+
+    post_compile = output_code.CompiledFxGraph.post_compile
+
+    @functools.wraps(post_compile)
+    def post_compile_and_bound(self: Any, *args: Any, **kwargs: Any) -> None:
+        post_compile(self, *args, **kwargs)
+        mark = self.__dict__.get(MARK)
+        if mark is not None:
+            self.current_callable = regions().bounded(
+                self.current_callable, {**mark, "written": sorted(self.mutated_input_idxs)}
+            )
+
+    joint_passes = module._recursive_joint_graph_passes
+
+    @functools.wraps(joint_passes)
+    def joint_passes_renamed(gm: GraphModule, *args: Any, **kwargs: Any) -> Any:
+        with regions().renamed(gm):
+            return joint_passes(gm, *args, **kwargs)
+
+    module._compile_fx_inner = compile_renamed
+    module.fx_codegen_and_compile = compile_and_mark
+    module._recursive_joint_graph_passes = joint_passes_renamed
+    output_code.CompiledFxGraph.post_compile = post_compile_and_bound  # type: ignore[method-assign]

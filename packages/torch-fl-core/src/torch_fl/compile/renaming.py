@@ -1,0 +1,130 @@
+"""Owns: a traced graph under another device's name: fake tensors, device arguments, constants."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch.fx import GraphModule, Node
+from torch.utils import _pytree as pytree
+
+from torch_fl import _C
+from torch_fl._compat.fake_tensors import FakeTensor, on_device
+
+FLAGOS = "flagos"
+
+# What tracing leaves on a node that may hold tensors.
+_META = ("val", "example_value", "eager_input_vals", "fake_result")
+
+
+class Renaming:
+    """Devices of one type as those of another. A tensor is renamed once, however often it is met,
+    and its storage stays the same, so what shares memory goes on sharing it.
+
+    `source`, `target`: device types. `index`: whether the target's devices have numbers.
+    """
+
+    def __init__(self, source: str, target: str, *, index: bool) -> None:
+        self._source = source
+        self._target = target
+        self._index = index
+        self._made: dict[int, tuple[object, object]] = {}  # keeps the key's object alive
+
+    def device(self, device: torch.device) -> torch.device:
+        """The device's other name."""
+        if device.type != self._source:
+            return device
+        if not self._index:
+            return torch.device(self._target)
+        return torch.device(self._target, device.index or 0)
+
+    def value(self, value: Any) -> Any:
+        """A tensor, device or anything else in a graph, renamed where it is the source's."""
+        if isinstance(value, torch.device):
+            return self.device(value)
+        if not isinstance(value, torch.Tensor) or value.device.type != self._source:
+            return value
+        if (known := self._made.get(id(value))) is not None:
+            return known[1]
+        made = self._tensor(value)
+        self._made[id(value)] = (value, made)
+        return made
+
+    def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
+        if isinstance(tensor, FakeTensor):
+            return on_device(tensor, self.device(tensor.device))
+        if self._source == FLAGOS:
+            return _C.to_target(tensor)
+        return _C.from_target(tensor, 0)
+
+    def tree(self, values: Any) -> Any:
+        """Whatever tensors and devices are in a nest of lists, tuples and dicts, renamed."""
+        return pytree.tree_map(self.value, values)
+
+    def graph(self, graph: GraphModule) -> None:
+        """Renames a graph in place, with the graphs inside it and its constants."""
+        for module in graph_modules(graph):
+            self._constants(module)
+            for node in module.graph.nodes:
+                self._node(node)
+            module.recompile()
+
+    def _node(self, node: Node) -> None:
+        for key in _META:
+            if key in node.meta:
+                node.meta[key] = self.tree(node.meta[key])
+        if any(isinstance(leaf, torch.device) for leaf in leaves(node)):
+            node.args = torch.fx.node.map_aggregate(node.args, self._argument)  # type: ignore[assignment]
+            node.kwargs = torch.fx.node.map_aggregate(node.kwargs, self._argument)  # type: ignore[assignment]
+
+    def _argument(self, argument: Any) -> Any:
+        return self.device(argument) if isinstance(argument, torch.device) else argument
+
+    def _constants(self, module: GraphModule) -> None:
+        for node in module.graph.nodes:
+            if node.op != "get_attr":
+                continue
+            owner, _, name = node.target.rpartition(".")
+            holder = module.get_submodule(owner)
+            value = getattr(holder, name, None)
+            if isinstance(value, torch.Tensor) and value.device.type == self._source:
+                _replace(holder, name, self.value(value))
+
+
+def _replace(holder: torch.nn.Module, name: str, value: torch.Tensor) -> None:
+    # A parameter's place takes nothing but parameters.
+    if name in holder._parameters:
+        del holder._parameters[name]
+        holder.register_buffer(name, value)
+    else:
+        setattr(holder, name, value)
+
+
+def graph_modules(graph: GraphModule) -> Iterator[GraphModule]:
+    """A graph and those inside it, such as the branches of a condition."""
+    for module in graph.modules():
+        if isinstance(module, GraphModule):
+            yield module
+
+
+def leaves(node: Node) -> list[Any]:
+    """What a node is called with, without nodes' values."""
+    return pytree.tree_leaves((node.args, node.kwargs))
+
+
+def is_on(value: Any, device_type: str) -> bool:
+    """Whether a value in a graph is a tensor on, or the name of, such a device."""
+    if isinstance(value, torch.Tensor):
+        return value.device.type == device_type
+    return isinstance(value, torch.device) and value.type == device_type
+
+
+def mentions(graph: GraphModule, device_type: str) -> bool:
+    """Whether anything in a graph is on such a device."""
+    return any(
+        is_on(value, device_type)
+        for module in graph_modules(graph)
+        for node in module.graph.nodes
+        for value in (*pytree.tree_leaves(node.meta.get("val")), *leaves(node))
+    )

@@ -1,0 +1,114 @@
+"""Owns: tests that flagos runs what CUDA would choose: the same kernels, with the same memory.
+
+One process without flagos and one with it do all the work; each test compares one piece of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import filelock
+import pytest
+import workloads_of_algebra
+import workloads_of_layers
+import workloads_of_operators
+from workloads_of_kernels import WORK
+
+HERE = Path(__file__).parent
+CODE = """
+{activate}
+sys.path.insert(0, {here!r})
+import workloads_of_algebra, workloads_of_layers, workloads_of_operators
+import workloads_of_kernels as kernels
+
+kernels.main({device!r}, list(kernels.WORK))
+"""
+
+assert workloads_of_algebra
+assert workloads_of_layers
+assert workloads_of_operators
+
+Sides = Mapping[str, Mapping[str, Any]]
+
+
+def _lines(child: Callable[..., Any], device: str) -> dict[str, Any]:
+    activate = "import torch_fl" if device == "flagos" else ""
+    code = CODE.format(activate=activate, here=str(HERE), device=device)
+    # Deterministic products need this; it is read once per process.
+    done = child(code, timeout=600, CUBLAS_WORKSPACE_CONFIG=":4096:8")
+    said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    end = {"code": done.returncode, "text": done.stderr[-2000:]}
+    return {"": end} | {line.pop("name"): line for line in said}
+
+
+@pytest.fixture(scope="module")
+def sides(child: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory) -> Sides:
+    """`{"cuda": {name: what was measured}, "flagos": ...}`, taken once for all test processes."""
+
+    def both() -> Sides:
+        return {device: _lines(child, device) for device in ("cuda", "flagos")}
+
+    if "PYTEST_XDIST_WORKER" not in os.environ:
+        return both()
+    kept = tmp_path_factory.getbasetemp().parent / "same_kernels.json"
+    with filelock.FileLock(f"{kept}.lock"):
+        if not kept.exists():
+            kept.write_text(json.dumps(both()), encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))
+
+
+def _of(sides: Sides, name: str) -> tuple[Any, Any]:
+    for device, lines in sides.items():
+        assert name in lines, f"{device}: the process ended before it: {lines['']}"
+    return sides["cuda"][name], sides["flagos"][name]
+
+
+PIECES = [name for name, piece in WORK.items() if not piece.refused]
+WARM = [name for name in PIECES if not WORK[name].cold]
+REFUSED = [name for name, piece in WORK.items() if piece.refused]
+
+
+@pytest.mark.parametrize("name", PIECES)
+def test_the_same_kernels_run(sides: Sides, name: str) -> None:
+    cuda, flagos = _of(sides, name)
+    assert cuda["error"] is None, "CUDA itself must be able to do the work"
+    assert flagos["error"] is None
+    assert cuda["kernels"], "nothing was seen to run"
+    if WORK[name].cold:  # how often an algorithm is tried depends on time
+        assert set(flagos["kernels"]) == set(cuda["kernels"])
+    else:
+        assert flagos["kernels"] == cuda["kernels"]
+
+
+@pytest.mark.parametrize("name", WARM)
+def test_the_same_memory_is_needed(sides: Sides, name: str) -> None:
+    cuda, flagos = _of(sides, name)
+    assert flagos["peak"] == pytest.approx(cuda["peak"], rel=0.01, abs=1024)
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cuda_refuses_is_refused_in_its_words(sides: Sides, name: str) -> None:
+    cuda, flagos = _of(sides, name)
+    assert cuda["error"], "CUDA itself must refuse it"
+    assert flagos["error"] == cuda["error"]
+
+
+def test_both_processes_end_well(sides: Sides) -> None:
+    for device, lines in sides.items():
+        assert lines[""]["code"] == 0, f"{device}: {lines['']['text']}"
+
+
+def test_the_comparison_sees_other_choices(sides: Sides) -> None:
+    """Work that differs in nothing but a choice gives other kernels."""
+    cuda = sides["cuda"]
+    for one, other in (
+        ("attention flash", "attention math"),
+        ("mm float32", "mm float32 tf32"),
+        ("SGD default", "SGD {'fused': True}"),
+        ("batch_norm float32", "batch_norm float32 eval"),
+    ):
+        assert cuda[one]["kernels"] != cuda[other]["kernels"], one
