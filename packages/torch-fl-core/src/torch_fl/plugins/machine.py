@@ -97,9 +97,10 @@ class Machine:
 
     def nodes(self, pattern: str) -> tuple[str, ...]:
         """Device nodes that match, such as "/dev/accel/accel[0-9]*", sorted."""
-        root = glob.escape(str(self.root))
-        found = glob.glob(f"{root}/{pattern.lstrip('/')}")
-        return tuple(sorted(f"/{Path(path).relative_to(self.root)}" for path in found))
+        # (Without a slash at its end: to POSIX a path that begins with two is another one.)
+        root = str(self.root).rstrip("/")
+        found = glob.glob(f"{glob.escape(root)}/{pattern.lstrip('/')}")
+        return tuple(sorted(path[len(root) :] for path in found))
 
     def exists(self, path: str) -> bool:
         """Whether there is a file, folder or device node."""
