@@ -39,9 +39,10 @@ def plugin(_output: Path) -> tuple[int, str]:
     return run(PYTHON, "-c", code)
 
 
-def tests(_output: Path) -> tuple[int, str]:
+def tests(output: Path) -> tuple[int, str]:
     options = ("-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-n", "6")
-    options += ("-p", "no:cacheprovider", "--timeout", "120", str(PLUGIN / "tests"))
+    options += ("-p", "no:cacheprovider", "--timeout", "150", "--disable-warnings")
+    options += ("--junitxml", str(output / "tests.xml"), str(PLUGIN / "tests"))
     return run(PYTHON, "-m", "pytest", *options, timeout=430)
 
 

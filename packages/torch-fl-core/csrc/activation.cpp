@@ -30,6 +30,8 @@ void activate(std::unique_ptr<Runtime> runtime) {
   install_attention();
   install_fused_attention();
   install_batch_norm();
+  install_library_choices();
+  install_deterministic_padding();
   install_recurrent_cells();
   install_recurrent_layers();
   install_dropout();

@@ -14,6 +14,7 @@
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/slice_ops.h>
 #include <ATen/ops/zeros_like_ops.h>
+#include <torch/version.h>
 
 #include <cmath>
 #include <limits>
@@ -59,12 +60,19 @@ Tensor cut_last(const Tensor& tensor, int64_t size) {
   return at::_ops::slice_Tensor::call(tensor, -1, 0, c10::SymInt(size), 1);
 }
 
+// Up to torch 2.11 PyTorch hands cuDNN no infinity, so that a row in which nothing counts is averaged.
+#if TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR <= 11
+constexpr double kCudnnHidden = -65504;
+#else
+constexpr double kCudnnHidden = -std::numeric_limits<double>::infinity();
+#endif
+constexpr double kHidden = -std::numeric_limits<double>::infinity();
+
 // What is added to the scores: a mask of booleans says which of them count.
-OptionalTensor additive(const OptionalTensor& mask, const Tensor& query) {
+OptionalTensor additive(const OptionalTensor& mask, const Tensor& query, double hidden = kHidden) {
   if (!mask || mask->scalar_type() != at::kBool) return mask;
   const Tensor zeros = at::_ops::zeros_like::call(*mask, query.scalar_type(), {}, {}, {}, {});
-  return at::_ops::masked_fill_Scalar::call(zeros, at::_ops::logical_not::call(*mask),
-                                            -std::numeric_limits<double>::infinity());
+  return at::_ops::masked_fill_Scalar::call(zeros, at::_ops::logical_not::call(*mask), hidden);
 }
 
 // (batch, heads, queries, keys), with rows that begin where the kernel can load them.
@@ -100,7 +108,8 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
           is_causal, scale));
     case at::SDPBackend::cudnn_attention:
       return std::get<0>(at::_ops::_scaled_dot_product_cudnn_attention::call(
-          query, key, value, additive(mask, query), backward, dropout_p, is_causal, false, scale));
+          query, key, value, additive(mask, query, kCudnnHidden), backward, dropout_p, is_causal,
+          false, scale));
     default:
       return at::native::scaled_dot_product_attention(query, key, value, mask, dropout_p, is_causal,
                                                       scale, enable_gqa);

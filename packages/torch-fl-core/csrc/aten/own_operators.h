@@ -12,6 +12,8 @@ void install_storage_operators();
 void install_attention();
 void install_fused_attention();
 void install_batch_norm();
+void install_library_choices();
+void install_deterministic_padding();
 void install_recurrent_cells();
 void install_recurrent_layers();
 void install_dropout();

@@ -217,6 +217,11 @@ FLAGOS_BREADCRUMBS = _switch(
     "Errors that the device reports later than they were made name the operators called last.",
 )
 FLAGOS_STRICT = _switch("FLAGOS_STRICT", "The CPU fallback is an error that names the operator.")
+FLAGOS_USE_FLAGTREE = _switch(
+    "FLAGOS_USE_FLAGTREE",
+    "Compiling for flagos is an error unless the active Triton is FlagTree's. It asserts, and never "
+    "switches: all builds of Triton install the same package.",
+)
 FLAGOS_MIGRATE = Setting(
     "FLAGOS_MIGRATE",
     'The process begins with `torch_fl.migrate()`: "cuda" in its scripts means flagos. Read when '

@@ -190,7 +190,7 @@ def test_graphs_are_the_modules_and_record_its_streams() -> None:
     module = fake_target.install(TYPE)
     flagos = torch.flagos
     recorded = flagos.CUDAGraph(keep_graph=True)
-    assert type(recorded) is module.CUDAGraph
+    assert isinstance(recorded, module.CUDAGraph)
     stream = flagos.Stream("flagos:1")
     context = flagos.graph(recorded, pool=(0, 7), stream=stream, check_input_liveness=True)
     assert type(context) is module.graph

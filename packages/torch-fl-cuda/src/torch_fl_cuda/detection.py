@@ -21,8 +21,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 def detect(machine: Machine) -> Detection:
     """Looks for NVIDIA's PCI functions and its driver's nodes: under 1 ms, without any library."""
-    if hides_all(os.environ.get(VISIBLE)):
-        return _none(f"{VISIBLE}={os.environ[VISIBLE]!r} hides every GPU.")
+    if (why := hidden(machine)) is not None:
+        return _none(why)
     if machine.pci(VENDOR):
         return _with_nodes(machine, exact=True)
     if "nvidia,tegra" in (machine.read(BOARD) or ""):
@@ -35,13 +35,20 @@ def detect(machine: Machine) -> Detection:
     return _none(f"No PCI device of vendor {VENDOR:#06x}.")
 
 
-def hides_all(visible: str | None) -> bool:
-    """Whether this value of CUDA_VISIBLE_DEVICES leaves no device: CUDA reads it up to the first
-    entry that names none, and an empty value or one that begins with -1 names none at all."""
+def hidden(machine: Machine) -> str | None:
+    """Why CUDA_VISIBLE_DEVICES leaves no device: CUDA reads it up to the first entry that names
+    none, and an empty value or one that begins with -1 names none at all. None where it does not.
+    """
+    visible = os.environ.get(VISIBLE)
     if visible is None:
-        return False
+        return None
     first = visible.partition(",")[0].strip()
-    return not first or first.startswith("-") or first == "NoDevFiles"
+    if not first or first.startswith("-") or first == "NoDevFiles":
+        return f"{VISIBLE}={visible!r} hides every GPU."
+    opened = [node for node in machine.nodes(GPUS) if machine.accessible(node)]
+    if first.isdecimal() and opened and int(first) >= len(opened):
+        return f"{VISIBLE}={visible!r} names no GPU: this process may open {len(opened)}."
+    return None
 
 
 def _with_nodes(machine: Machine, *, exact: bool) -> Detection:
@@ -55,10 +62,6 @@ def _with_nodes(machine: Machine, *, exact: bool) -> Detection:
     if not opened or not machine.accessible(CONTROL):
         closed = CONTROL if opened else nodes[0]
         return _none(f"This user may not open {closed}, or it is not there.")
-    visible = os.environ.get(VISIBLE, "")
-    first = visible.partition(",")[0].strip()
-    if first.isdecimal() and int(first) >= len(opened):
-        return _none(f"{VISIBLE}={visible!r} names no GPU: this process may open {len(opened)}.")
     return Detection(found=True, exact=exact, devices=len(opened))
 
 

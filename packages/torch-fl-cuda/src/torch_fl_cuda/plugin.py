@@ -28,10 +28,17 @@ def torch_fl_detect(machine: Machine) -> Detection:
 
 @hookimpl
 def torch_fl_runtime() -> DelegateRuntime:
-    """PyTorch's CUDA. Raises ValueError, which the device's first use shows, where it has none."""
+    """PyTorch's CUDA. Raises ValueError, which the device's first use shows, where it has none or
+    the environment hides every GPU."""
+    from torch_fl.plugins.machine import Machine
     from torch_fl_cuda import installed
 
     installed.check()
+    if (why := detection.hidden(Machine.here())) is not None:
+        raise ValueError(
+            f"No CUDA GPUs are available. {why} Unset {detection.VISIBLE} or name GPUs that "
+            f"`nvidia-smi -L` lists, or set FLAGOS_PLUGIN=host to work on CPU memory."
+        )
     return DelegateRuntime("cuda")
 
 

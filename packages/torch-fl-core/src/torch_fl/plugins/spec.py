@@ -31,19 +31,24 @@ if TYPE_CHECKING:
         TritonTarget,
     )
     from torch_fl.plugins.machine import Machine
+    from torch_fl.plugins.policies import BackendStrategies, Kernel, Policy, Resources
 
 __all__ = [
     "API_VERSION",
     "PROJECT",
     "AbiRuntime",
+    "BackendStrategies",
     "Communicator",
     "CompilePolicy",
     "DelegateRuntime",
     "Detection",
     "HostRuntime",
     "Identity",
+    "Kernel",
     "PluginSpec",
+    "Policy",
     "Profiler",
+    "Resources",
     "Routes",
     "Runtime",
     "TritonTarget",
@@ -56,12 +61,12 @@ def __getattr__(name: str) -> object:
     """The values that no selection needs, made when a plugin asks for them."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from torch_fl.plugins import capabilities
+    from torch_fl.plugins import capabilities, policies
 
-    return getattr(capabilities, name)
+    return getattr(policies if hasattr(policies, name) else capabilities, name)
 
 
-API_VERSION = (1, 0)
+API_VERSION = (1, 1)
 PROJECT = "torch_fl"
 
 hookspec = pluggy.HookspecMarker(PROJECT)

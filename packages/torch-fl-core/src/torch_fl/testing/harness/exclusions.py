@@ -16,6 +16,8 @@ from .configurations import CONFIGURATIONS
 from .results import Key, UnitResult
 
 MAXIMUM: Final = 15
+KEPT_FOR: Final = (2, 13)
+"""The oldest torch for which each line's entry must exist; an older database may lack it."""
 DEFAULT_FOLDER: Final = Path(__file__).parents[1] / "exclusions"
 
 _REQUIRED: Final = {"entry", "passes", "reason"}
@@ -75,20 +77,26 @@ def load(
     for suite, passes in suites.items():
         path = folder / f"{suite}.yaml"
         if path.exists():
-            exclusions = _read(path, suite, torch_version)
+            version = _version(torch_version)
+            exclusions = _read(path, suite, version)
+            if version < KEPT_FOR:
+                exclusions = [each for each in exclusions if each.entry in entries[suite]]
             _check(path, exclusions, entries[suite], passes)
             found += exclusions
     return found
 
 
-def _read(path: Path, suite: str, torch_version: str) -> list[Exclusion]:
+def _version(torch_version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in torch_version.split(".")[:2])
+
+
+def _read(path: Path, suite: str, version: tuple[int, ...]) -> list[Exclusion]:
     try:
         data = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ExclusionError(f"{path} cannot be read: {' '.join(str(error).split())}") from error
     if not isinstance(data, dict) or set(data) != {"exclusions"}:
         raise ExclusionError(f"{path} must hold one key, 'exclusions'")
-    version = tuple(int(part) for part in torch_version.split(".")[:2])
     parsed = [_parse(suite, item) for item in data["exclusions"] or []]
     return [exclusion for exclusion in parsed if exclusion.since <= version]
 

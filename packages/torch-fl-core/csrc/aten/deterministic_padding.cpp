@@ -1,0 +1,85 @@
+// Owns: the gradient of replication padding in deterministic mode on an accelerator, whose kernel has
+// none. PyTorch's F.pad takes a formula for devices that it knows by name; this is that formula's
+// gradient, for whoever pads.
+#include <ATen/Context.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_unsafe_index_put_ops.h>
+#include <ATen/ops/arange_ops.h>
+#include <ATen/ops/clamp_ops.h>
+#include <ATen/ops/replication_pad1d_backward_ops.h>
+#include <ATen/ops/replication_pad2d_backward_ops.h>
+#include <ATen/ops/replication_pad3d_backward_ops.h>
+#include <ATen/ops/zeros_ops.h>
+
+#include <utility>
+#include <vector>
+
+#include "aten/own_operators.h"
+#include "boxing/relabeling.h"
+#include "device/kernel_scope.h"
+#include "routing/operator.h"
+
+namespace torch_fl {
+namespace {
+
+using at::Tensor;
+
+// For each place of a padded dimension the one it was copied from.
+Tensor sources(int64_t before, int64_t size, int64_t after, const Tensor& like) {
+  const Tensor places = at::_ops::arange_start::call(-before, size + after, at::kLong, std::nullopt,
+                                                     like.device(), std::nullopt);
+  return at::_ops::clamp::call(places, at::Scalar(0), at::Scalar(size - 1));
+}
+
+// Dimension by dimension, in the reverse of the order in which they were padded; each place gets the
+// sum of its copies.
+Tensor summed(const Tensor& gradient, const Tensor& self, c10::SymIntArrayRef padding) {
+  const auto padded = static_cast<int64_t>(padding.size() / 2);
+  std::vector<c10::SymInt> shape(gradient.sym_sizes().begin(), gradient.sym_sizes().end());
+  Tensor result = gradient;
+  for (int64_t i = padded - 1; i >= 0; --i) {
+    const auto dim = self.dim() - padded + i;
+    const auto at = static_cast<size_t>(2 * (padded - 1 - i));
+    c10::List<std::optional<Tensor>> index;
+    for (int64_t d = 0; d < self.dim(); ++d) index.push_back(std::nullopt);
+    index.set(static_cast<size_t>(dim), sources(padding[at].expect_int(), self.size(dim),
+                                                padding[at + 1].expect_int(), gradient));
+    shape[static_cast<size_t>(dim)] = self.sym_size(dim);
+    const Tensor zeros = at::_ops::zeros::call(shape, gradient.scalar_type(), std::nullopt,
+                                               gradient.device(), std::nullopt);
+    result = at::_ops::_unsafe_index_put::call(zeros, index, result, /*accumulate=*/true);
+  }
+  return result;
+}
+
+template <class Op>
+Tensor pad_backward(const Tensor& gradient, const Tensor& self, c10::SymIntArrayRef padding) {
+  Relabeling call;
+  const Tensor target_gradient = call.alias(gradient);
+  const Tensor target_self = call.alias(self);
+  call.devices().check(Op::name, Op::overload_name);
+  const KernelScope scope(call.device());
+  try {
+    return call.wrap(at::globalContext().deterministicAlgorithms()
+                         ? summed(target_gradient, target_self, padding)
+                         : Op::call(target_gradient, target_self, padding));
+  } catch (const c10::Error& error) {
+    call.rethrow(error);
+  }
+}
+
+template <class Op>
+void install() {
+  routing::Typed<Op>::install_core(&pad_backward<Op>, routing::Route::kBoxing);
+}
+
+}  // namespace
+
+void install_deterministic_padding() {
+  if (target().type == c10::DeviceType::CPU) return;  // its kernels are deterministic
+  install<at::_ops::replication_pad1d_backward>();
+  install<at::_ops::replication_pad2d_backward>();
+  install<at::_ops::replication_pad3d_backward>();
+}
+
+}  // namespace torch_fl

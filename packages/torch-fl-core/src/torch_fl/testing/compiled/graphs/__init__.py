@@ -1,0 +1,1 @@
+"""Owns: the graphs, one file for each theme."""
