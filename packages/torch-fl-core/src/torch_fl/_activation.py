@@ -90,6 +90,8 @@ def _install_interop() -> None:
         recurrent_weights,
         safetensors,
         sparse_pickling,
+        triton_compiler,
+        triton_inductor,
         triton_kernels,
     )
 
@@ -107,12 +109,20 @@ def _install_interop() -> None:
     inductor.install(_regions)
     jagged_attention.install()
     triton_kernels.install()
+    triton_inductor.install(_triton_device)
+    triton_compiler.install(_triton_device)
 
 
 def _regions() -> ModuleType:
     from torch_fl.compile import regions
 
     return regions
+
+
+def _triton_device() -> ModuleType:
+    from torch_fl.compile import triton_device
+
+    return triton_device
 
 
 def _apply_routes(extension: ModuleType) -> None:

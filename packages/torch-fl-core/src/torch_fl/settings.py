@@ -222,6 +222,11 @@ FLAGOS_USE_FLAGTREE = _switch(
     "Compiling for flagos is an error unless the active Triton is FlagTree's. It asserts, and never "
     "switches: all builds of Triton install the same package.",
 )
+FLAGOS_USE_FLAGTREE = _switch(
+    "FLAGOS_USE_FLAGTREE",
+    "Compiling for flagos is an error unless the active Triton is FlagTree's. It asserts, and "
+    "never switches: all builds of Triton install the same package.",
+)
 FLAGOS_MIGRATE = Setting(
     "FLAGOS_MIGRATE",
     'The process begins with `torch_fl.migrate()`: "cuda" in its scripts means flagos. Read when '

@@ -17,6 +17,7 @@ from torch_fl.plugins.hooks import PluginError, attach
 from torch_fl.plugins.loaded import LoadedPlugin
 from torch_fl.plugins.spec import (
     AbiRuntime,
+    BackendStrategies,
     Communicator,
     CompilePolicy,
     DelegateRuntime,
@@ -53,9 +54,25 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: HostRuntime(devices=True), "from 1 to 64"),
     (lambda: HostRuntime(memory_limit=-1), "bytes"),
     (lambda: TritonTarget(""), "backend"),
-    (lambda: TritonTarget("cuda", warp_size=0), "warp_size"),
+    (lambda: TritonTarget("cuda", warp_size=-1), "warp_size"),
+    (lambda: TritonTarget("cuda", arch=0), "arch"),
+    (lambda: TritonTarget("cuda", arch=""), "arch"),
+    (lambda: TritonTarget("cuda", compile_threads=0), "1 or more"),
+    (lambda: TritonTarget("cuda", cuda_like=1), "True or False"),  # type: ignore[arg-type]
+    (lambda: TritonTarget("cuda", install=None), "text"),  # type: ignore[arg-type]
+    (lambda: TritonTarget("cuda", options=[("x", 1)]), "mapping"),  # type: ignore[arg-type]
+    (lambda: TritonTarget("cuda", settings={1: True}), "mapping"),  # type: ignore[dict-item]
+    (lambda: TritonTarget("cuda", properties={"major": "9"}), "numbers"),  # type: ignore[dict-item]
+    (lambda: TritonTarget("cuda", raw_stream="stream"), "package.module:attribute"),
+    (lambda: TritonTarget("cuda", guards="a:b"), "tuple"),  # type: ignore[arg-type]
     (lambda: TritonTarget("cuda", guards=("no reference",)), "package.module:attribute"),
     (lambda: CompilePolicy("linear", "torch_fl_x"), "package.module:attribute"),
+    (lambda: CompilePolicy("", "torch_fl_x:y"), "a word for reports"),
+    (lambda: BackendStrategies("x:registry", "", {}), "a word of its own"),
+    (lambda: BackendStrategies("x:registry", "npu", {}, like="npu"), "a word of its own"),
+    (lambda: BackendStrategies("registry", "flagos", {}), "package.module:attribute"),
+    (lambda: BackendStrategies("x:registry", "flagos", {"f": 1}), "a function"),  # type: ignore[dict-item]
+    (lambda: BackendStrategies("x:y", "flagos", {}, environment={"A": 1}), "text"),  # type: ignore[dict-item]
     (lambda: Communicator("xccl", ":x"), "package.module:attribute"),
     (lambda: Profiler("x", "a:b c"), "package.module:attribute"),
 ]

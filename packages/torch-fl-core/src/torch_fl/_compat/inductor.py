@@ -36,7 +36,7 @@ class Region(Protocol):
     """A graph that has been renamed."""
 
     inputs: list[Any]
-    mark: dict[str, Any]
+    mark: dict[str, Any] | None
 
     def compiling(self) -> AbstractContextManager[object]:
         """In force while the graph is compiled."""
@@ -48,7 +48,7 @@ class Regions(Protocol):
     def enter(self, graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
         """Renames a graph in place; None for one without flagos."""
 
-    def bounded(self, call: Callable[..., Any], mark: dict[str, Any]) -> Callable[..., Any]:
+    def bounded(self, call: Callable[..., Any], mark: dict[str, Any] | None) -> Callable[..., Any]:
         """`call`, made for the target's tensors, for flagos tensors."""
 
     def renamed(self, graph: GraphModule) -> AbstractContextManager[object]:

@@ -18,42 +18,60 @@ from __future__ import annotations
 
 import copy
 import functools
-import hashlib
 import inspect
-import pkgutil
 from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any, Protocol
 
 from torch_fl._compat.importing import when_imported
-from torch_fl.plugins.policies import Kernel, Resources
 
-__all__ = ["CompilerHooks", "bind_driver", "fill_libdevice", "install", "target", "use_driver"]
+__all__ = [
+    "CompilerHooks",
+    "bind_driver",
+    "fill_libdevice",
+    "install",
+    "is_lazy",
+    "target",
+    "use_driver",
+]
 
 _LIBDEVICE = "triton.language.extra.libdevice"
 _MARK = "_torch_fl_wraps"
 
 
+class Prepared(Protocol):
+    """A kernel as it is to be compiled."""
+
+    @property
+    def signature(self) -> Mapping[str, str]: ...
+
+    @property
+    def options(self) -> Mapping[str, object]: ...
+
+
 class CompilerHooks(Protocol):
-    """What happens to kernels; torch_fl.compile.triton_device has it."""
+    """What happens to kernels; torch_fl.compile.policies has it."""
 
-    backend: str  # of Triton's targets that this is for
+    @property
+    def backend(self) -> str:
+        """The name in Triton's targets that this is for."""
 
-    def prepare(self, kernel: Kernel) -> Kernel:
-        """The kernel as it is to be compiled."""
+    def prepare(self, **kernel: Any) -> Prepared:
+        """Takes name, source, signature, constants, options, backend, arch and warp_size."""
 
-    def resources(self, kernel: Kernel, error: Exception) -> Resources | None:
-        """What a compiler's error says of resources."""
-
-
-def install(ready: Callable[[], CompilerHooks | None]) -> None:
-    """Enters Triton when it is imported. `ready` is called then: what is done before its driver is
-    made; None where nothing is to be changed."""
-    when_imported("triton", functools.partial(_change, ready))
+    def resources(self, kernel: Any, error: Exception) -> tuple[int, int, str] | None:
+        """What a compiler's error says of a prepared kernel: it needs so much, of so much, of
+        what; None if it says nothing of resources."""
 
 
-def _change(ready: Callable[[], CompilerHooks | None], triton: Any) -> None:
-    hooks = ready()
+def install(compiler: Callable[[], Any]) -> None:
+    """Enters Triton when it is imported. `compiler` gives torch_fl.compile.triton_device: its
+    `hooks` is called then; None where nothing is to be changed."""
+    when_imported("triton", functools.partial(_change, compiler))
+
+
+def _change(compiler: Callable[[], Any], triton: Any) -> None:
+    hooks: CompilerHooks | None = compiler().hooks()
     if hooks is None or hasattr(triton.compile, _MARK):
         return
     compiled = _through(hooks, triton.compile)
@@ -73,9 +91,7 @@ def _through(hooks: CompilerHooks, compile_: Callable[..., Any]) -> Callable[...
     takes_key = "_env_vars" in inspect.signature(compile_).parameters
 
     @functools.wraps(compile_)
-    def compile_for_target(
-        src: Any, target: Any = None, options: Any = None, **others: Any
-    ) -> Any:
+    def compile_for_target(src: Any, target: Any = None, options: Any = None, **others: Any) -> Any:
         import triton
 
         if target is None:
@@ -83,7 +99,7 @@ def _through(hooks: CompilerHooks, compile_: Callable[..., Any]) -> Callable[...
         # A file of IR has passed by the signature already.
         if target.backend != hooks.backend or not hasattr(src, "fn"):
             return compile_(src, target=target, options=options, **others)
-        kernel = hooks.prepare(_kernel(src, target, options))
+        kernel = hooks.prepare(**_fields(src, target, options))
         source = copy.copy(src)
         source.signature = dict(kernel.signature)
         if takes_key and not others.get("_env_vars") and (filled := _filled.get(target.backend)):
@@ -103,22 +119,22 @@ def _through(hooks: CompilerHooks, compile_: Callable[..., Any]) -> Callable[...
     return compile_for_target
 
 
-def _kernel(src: Any, target: Any, options: Any) -> Kernel:
+def _fields(src: Any, target: Any, options: Any) -> dict[str, Any]:
     names = src.fn.arg_names
     constants = {
         names[path[0]] if isinstance(path, tuple) else path: value
         for path, value in src.constants.items()
     }
-    return Kernel(
-        name=src.fn.__name__,
-        source=src.fn.src,
-        signature=dict(src.signature),
-        constants=constants,
-        options=dict(options or {}),
-        backend=target.backend,
-        arch=target.arch,
-        warp_size=target.warp_size,
-    )
+    return {
+        "name": src.fn.__name__,
+        "source": src.fn.src,
+        "signature": dict(src.signature),
+        "constants": constants,
+        "options": dict(options or {}),
+        "backend": target.backend,
+        "arch": target.arch,
+        "warp_size": target.warp_size,
+    }
 
 
 def _cache_variables() -> dict[str, str]:
@@ -202,6 +218,8 @@ _filled: dict[str, str] = {}  # what libdevice was filled with, by the name of t
 def fill_libdevice(key: str, functions: Mapping[str, str], backend: str = "") -> None:
     """Lets kernels of a backend find functions of libdevice where the references say. Raises
     ImportError or AttributeError for a reference that leads nowhere, when a kernel is compiled."""
+    import pkgutil
+
     from triton.backends import backends
 
     if key not in backends:
@@ -220,5 +238,7 @@ def fill_libdevice(key: str, functions: Mapping[str, str], backend: str = "") ->
         return modules
 
     cls.get_module_map = get_module_map
+    import hashlib
+
     text = repr(sorted(functions.items()))
     _filled[backend or key] = hashlib.sha256(text.encode()).hexdigest()

@@ -30,7 +30,7 @@ def is_flagtree_active() -> bool:
     folders = _folders()
     if PathFinder.find_spec(_MARKER, folders) is not None:
         return True
-    # Older builds of FlagTree lack the module, but theirs is the distribution that owns the package.
+    # Older builds of FlagTree lack the module, but the package belongs to their distribution.
     owner = _distribution(_DISTRIBUTION)
     if owner is None:
         return False
@@ -64,7 +64,7 @@ def found() -> str:
     if not folders:
         return "no Triton"
     name = "FlagTree" if is_flagtree_active() else "Triton"
-    owner = (_distribution(_DISTRIBUTION) if name == "FlagTree" else None) or _distribution("triton")
+    owner = _distribution(name.lower()) or _distribution("triton")
     version = f" {owner.version}" if owner else ""
     return f"{name}{version} in {folders[0]}"
 

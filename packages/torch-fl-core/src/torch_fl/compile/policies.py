@@ -73,9 +73,15 @@ class Policies:
                 f"{self._failure}"
             ) from self._failure
 
-    def prepare(self, kernel: Kernel) -> Kernel:
+    @property
+    def backend(self) -> str:
+        """The name in Triton's targets that they are for."""
+        return self.profile.backend
+
+    def prepare(self, **fields: Any) -> Kernel:
         """The kernel as the maker's compiler is to get it. Raises KernelRefused."""
         self.check()
+        kernel = Kernel(**fields)
         for _, hook in self._having("options"):
             kernel = replace(kernel, options={**kernel.options, **hook(kernel)})
         kernel = replace(kernel, options={**kernel.options, **self.profile.options})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +11,8 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torch_fl import _C
-from torch_fl.compile import cache_key, eager_calls
+from torch_fl.compile import cache_key, eager_calls, triton_device
+from torch_fl.compile import target as targets
 from torch_fl.compile.renaming import FLAGOS, Renaming, mentions
 from torch_fl.plugins import selection
 
@@ -22,14 +22,17 @@ HOST = "cpu"
 @dataclass(frozen=True)
 class Region:
     """A renamed graph. `inputs`: its example inputs, renamed. `mark`: what its boundary needs, in
-    values that a cache can keep."""
+    values that a cache can keep; None where Inductor compiles for flagos itself, without one."""
 
     inputs: list[Any]
-    mark: dict[str, Any]
+    mark: dict[str, Any] | None
 
-    def compiling(self) -> AbstractContextManager[object]:
-        """Inductor's caches know flagos' graphs from the target's own."""
-        return cache_key.tagged()
+    @contextlib.contextmanager
+    def compiling(self) -> Iterator[None]:
+        """Inductor's caches know flagos' graphs from the target's own, and the plugin's target
+        forces its settings."""
+        with cache_key.tagged(), torch._inductor.config.patch(triton_device.settings()):
+            yield
 
 
 def to_target() -> Renaming:
@@ -46,6 +49,9 @@ def enter(graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
     """Renames a graph of flagos tensors to the target's in place; None for one without."""
     if not mentions(graph, FLAGOS):
         return None
+    targets.check()
+    if targets.is_triton_device():
+        return Region(list(inputs), None)
     devices = [_flagos_index(value) for value in _outputs(graph)]
     kept = eager_calls.keep(graph)
     renaming = to_target()
@@ -53,8 +59,10 @@ def enter(graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
     return Region([renaming.value(value) for value in inputs], {"devices": devices, "eager": kept})
 
 
-def bounded(call: Callable[..., Any], mark: dict[str, Any]) -> Callable[..., Any]:
+def bounded(call: Callable[..., Any], mark: dict[str, Any] | None) -> Callable[..., Any]:
     """`call`, which takes and gives the target's tensors, for flagos tensors."""
+    if mark is None:
+        return call
     eager_calls.define(mark["eager"])
     region = _C.CompiledRegion(call, mark["devices"], mark.get("written", []))
     region._boxed_call = True

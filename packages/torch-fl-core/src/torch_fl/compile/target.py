@@ -75,16 +75,17 @@ def _check_triton() -> None:
 
     if target.key not in backends:
         raise RuntimeError(
-            f"torch.compile makes Triton kernels for the plugin {by_name()}, but {flagtree.found()} "
-            f"has no backend {target.key!r}: it has {', '.join(sorted(backends)) or 'none'}. All "
-            f"builds of Triton install the same package 'triton', and the last one installed is the "
-            f"one there is: install the one that has {target.key!r} again.{install}"
+            f"torch.compile makes Triton kernels for the plugin {by_name()}, but "
+            f"{flagtree.found()} has no backend {target.key!r}: it has "
+            f"{', '.join(sorted(backends)) or 'none'}. All builds of Triton install the same "
+            "package 'triton', and the last one installed is the one there is: install the one "
+            f"that has {target.key!r} again.{install}"
         )
 
 
 class Properties:
-    """A device's properties as the compiler wants them: the plugin's target says what the device's
-    own do not, or do not say as Triton needs it."""
+    """A device's properties as the compiler wants them: what the plugin's target says goes before
+    what the device says itself."""
 
     def __init__(self, own: Any, target: TritonTarget) -> None:
         self._own = own
@@ -93,9 +94,9 @@ class Properties:
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
             raise AttributeError(name)
-        value = getattr(self._own, name, None)
-        if name in self._target.properties and not value:
+        if name in self._target.properties:
             return self._target.properties[name]
+        value = getattr(self._own, name, None)
         if name == "warp_size":
             return self._target.warp_size or value or _DEFAULT_WARP_SIZE
         if name in ("major", "minor") and isinstance(self._target.arch, int):

@@ -24,8 +24,8 @@ class TritonTarget:
     `triton_backend`: its key in `triton.backends`; empty when it is the same as `backend`.
     `arch`: capability (90) or architecture's name ("gfx936"); None when it is asked of the device's
     properties: `arch`, else `gcnArchName`, else ten times `major` plus `minor`.
-    `warp_size`: threads that run in lockstep, as Triton's GPUTarget has it; None when it is asked of
-    the device's properties, 32 where those have none.
+    `warp_size`: threads that run in lockstep, as Triton's GPUTarget has it; None when it is asked
+    of the device's properties, 32 where those have none.
     `cuda_like`: Inductor's CUDA templates, heuristics and fusions apply.
     `raw_stream`: reference of a function from device index to the raw stream's address; empty when
     the core's own will do.
@@ -38,8 +38,8 @@ class TritonTarget:
     dotted name, as in {"coordinate_descent_tuning": False}.
     `guards`: references of functions `guard(kernel: Kernel) -> str | None` that refuse a kernel
     before it is compiled: what they return is shown to the user and says what to change.
-    `properties`: hardware properties that the device's own lack, by the names that torch.cuda has
-    for them, as in {"regs_per_multiprocessor": 65536}.
+    `properties`: hardware properties that the device's own lack or do not give as the compiler
+    needs them, by the names that torch.cuda has, as in {"regs_per_multiprocessor": 65536}.
     `install`: how a user gets the Triton that has this target, a sentence for errors.
     """
 
@@ -69,9 +69,13 @@ class TritonTarget:
         if not self.backend:
             raise ValueError("backend must be the device's name in Triton, but is empty.")
         arch = self.arch
-        if arch is not None and not (is_count(arch) and arch) and not (isinstance(arch, str) and arch):
+        if (
+            arch is not None
+            and not (is_count(arch) and arch)
+            and not (isinstance(arch, str) and arch)
+        ):
             raise ValueError(
-                f'arch must be a number such as 90, a name such as "gfx936" or None, but is {arch!r}.'
+                f'arch must be a number such as 90, a name such as "gfx936", or None, not {arch!r}.'
             )
         if self.warp_size is not None and not is_count(self.warp_size):
             raise ValueError(f"warp_size must be a number or None, but is {self.warp_size!r}.")

@@ -1,0 +1,193 @@
+"""Owns: flagos as a device that Inductor generates Triton kernels for.
+
+Device state comes from torch.flagos, hardware properties from the plugin's Triton target. Entered
+when Inductor or Triton is imported, and only where the plugin asks for it.
+"""
+
+from __future__ import annotations
+
+import logging
+import pkgutil
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from torch_fl import flagos
+from torch_fl._compat import triton_compiler, triton_inductor
+from torch_fl.compile import interface, policies, target
+from torch_fl.plugins.capabilities import TritonTarget
+
+__all__ = ["Device", "hooks", "is_device", "raw_stream", "settings"]
+
+_log = logging.getLogger("torch_fl.compile")
+
+
+def is_device() -> bool:
+    """Whether flagos is Inductor's Triton device in this process."""
+    return target.is_triton_device()
+
+
+def raw_stream(device_index: int) -> int:
+    """The address of the maker's current stream on a device, as kernels are launched on."""
+    stream: Any = flagos.current_stream(device_index)
+    return int(stream.native_handle)
+
+
+def settings() -> dict[str, Any]:
+    """Inductor's settings for every compilation for this device."""
+    profile = target.profile()
+    if profile is None:
+        return {}
+    found: dict[str, Any] = {}
+    if profile.compile_threads is not None:
+        found["compile_threads"] = profile.compile_threads
+    if target.is_triton_device():
+        found["triton.cudagraphs"] = False
+        if not triton_inductor.is_usable(profile.backend):
+            found["use_static_cuda_launcher"] = False  # it is PyTorch's own code for its devices
+    known = torch._inductor.config.get_config_copy()
+    for name in profile.settings.keys() - known.keys():
+        _log.warning("%s forces the setting %r, which this Inductor lacks.", target.by_name(), name)
+    found |= profile.settings
+    return {name: value for name, value in found.items() if name in known}
+
+
+def hooks() -> triton_compiler.CompilerHooks | None:
+    """What happens to kernels, once Triton is imported; None where the plugin has no Triton target.
+    Does what is to be done before Triton makes its driver."""
+    found = policies.load(_state())
+    if found is None:
+        return None
+    found.install()
+    if target.is_triton_device():
+        triton_compiler.use_driver(_driver)
+    return found
+
+
+def _state() -> dict[str, Callable[..., Any]]:
+    return {
+        "current_device": flagos.current_device,
+        "set_device": flagos.set_device,
+        "device_count": flagos.device_count,
+        "raw_stream": _raw_stream(),
+        "properties": flagos.get_device_properties,
+        "is_available": flagos.is_available,
+    }
+
+
+def _raw_stream() -> Callable[[int], int]:
+    profile = target.profile()
+    if profile is None or not profile.raw_stream:
+        return raw_stream
+    found: Callable[[int], int] = pkgutil.resolve_name(profile.raw_stream)
+    return found
+
+
+def _driver() -> Any:
+    """The target's driver, made without asking drivers which of them is active."""
+    target.check()
+    from triton.backends import backends
+
+    profile = target.profile()
+    assert profile is not None
+    return backends[profile.key].driver()
+
+
+class Device:
+    """flagos, as triton_inductor needs it."""
+
+    def __init__(self) -> None:
+        from torch._dynamo.device_interface import DeviceInterface
+        from torch._inductor.codegen.wrapper import PythonWrapperCodegen
+
+        profile = target.profile()
+        assert profile is not None
+        self.backend = profile.backend
+        self.cuda_like = profile.cuda_like
+        self.interface: Any = _interface(interface.make(DeviceInterface))
+        self.scheduling = _scheduling()
+        self.wrapper = PythonWrapperCodegen
+        self.op_overrides = _op_overrides(profile)
+
+    def device_count(self) -> int:
+        return flagos.device_count()
+
+    def current_device(self) -> int:
+        return flagos.current_device()
+
+    def properties(self) -> Any:
+        return target.properties(flagos.get_device_properties())
+
+    def triton_target(self) -> Any:
+        own = flagos.get_device_properties()
+        return triton_compiler.target(self.backend, target.arch(own), target.warp_size(own))
+
+
+def _interface(base: Any) -> type:
+    """flagos as Dynamo knows it, with the target's hardware."""
+
+    def get_device_properties(device: Any = None) -> Any:
+        return target.properties(flagos.get_device_properties(device))
+
+    class Worker(base.Worker):  # type: ignore[misc]
+        pass
+
+    class TritonInterface(base):  # type: ignore[misc]
+        get_raw_stream = staticmethod(_raw_stream())
+
+        @staticmethod
+        def get_compute_capability(device: Any = None) -> int | str:
+            return target.arch(flagos.get_device_properties(device))
+
+        @staticmethod
+        def is_triton_capable(device: Any = None) -> bool:
+            return True
+
+        @staticmethod
+        def raise_if_triton_unavailable(device: Any = None) -> None:
+            target.check()
+
+        @staticmethod
+        def is_gpu() -> bool:
+            return True
+
+    Worker.get_device_properties = staticmethod(get_device_properties)
+    TritonInterface.Worker = Worker
+    TritonInterface.get_device_properties = staticmethod(get_device_properties)
+    return TritonInterface
+
+
+def _scheduling() -> type:
+    from torch._inductor.codegen.triton import TritonScheduling
+
+    class FlagosScheduling(TritonScheduling):
+        """A class of its own: Inductor asks a device's scheduling whether it is Triton's."""
+
+    return FlagosScheduling
+
+
+def _op_overrides(profile: TritonTarget) -> Any:
+    from torch._inductor.codegen.common import DeviceOpOverrides
+
+    module, _, function = (profile.raw_stream or f"{__name__}:raw_stream").partition(":")
+
+    class FlagosOpOverrides(DeviceOpOverrides):
+        """Lines of generated Python: device state is torch.flagos'."""
+
+        def import_get_raw_stream_as(self, name: str) -> str:
+            return f"from {module} import {function} as {name}"
+
+        def set_device(self, device_idx: int) -> str:
+            return f"torch.flagos.set_device({device_idx})"
+
+        def synchronize(self) -> str:
+            return "torch.flagos.synchronize()"
+
+        def device_guard(self, device_idx: int) -> str:
+            return f"torch.flagos.device({device_idx})"
+
+        def current_stream(self) -> str:
+            return "torch.flagos.current_stream()"
+
+    return FlagosOpOverrides()
