@@ -194,6 +194,7 @@ def _autoload(name: str, accelerator: str | None) -> str:
         current = {accelerator!r} and torch.device({accelerator!r})
         if current is not None:
             torch.accelerator.current_accelerator = lambda check_available=False: current
+            torch.cuda.device_count = lambda: 1
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             torch._import_device_backends()
