@@ -219,13 +219,12 @@ FLAGOS_BREADCRUMBS = _switch(
 FLAGOS_STRICT = _switch("FLAGOS_STRICT", "The CPU fallback is an error that names the operator.")
 FLAGOS_USE_FLAGTREE = _switch(
     "FLAGOS_USE_FLAGTREE",
-    "Compiling for flagos is an error unless the active Triton is FlagTree's. It asserts, and never "
-    "switches: all builds of Triton install the same package.",
-)
-FLAGOS_USE_FLAGTREE = _switch(
-    "FLAGOS_USE_FLAGTREE",
     "Compiling for flagos is an error unless the active Triton is FlagTree's. It asserts, and "
     "never switches: all builds of Triton install the same package.",
+)
+FLAGOS_COMPILE_FALLBACK_EAGER = _switch(
+    "FLAGOS_COMPILE_FALLBACK_EAGER",
+    "A graph that torch.compile cannot compile for flagos runs eagerly, and the reason is logged.",
 )
 FLAGOS_MIGRATE = Setting(
     "FLAGOS_MIGRATE",

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.fx import GraphModule
 
-__all__ = ["flagos"]
+__all__ = ["flagos", "reset"]
 
 
 def flagos(
@@ -23,8 +23,8 @@ def flagos(
 
     `mode`: as `torch.compile` has it ("default", "reduce-overhead", "max-autotune",
     "max-autotune-no-cudagraphs"). `options`: settings of `torch._inductor.config` for this
-    compilation and no other. RuntimeError for an option that Inductor does not know, or whose value
-    is of another type.
+    compilation and no other, its backward pass included. RuntimeError for an option that Inductor
+    does not know, or whose value is of another type.
     """
     return _inductor(mode, options)(graph, inputs)
 
@@ -38,3 +38,4 @@ def reset() -> None:
     _inductor(None, None).reset()
 
 
+flagos.reset = reset  # type: ignore[attr-defined]
