@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import torch_fl_entry
 
 if TYPE_CHECKING:
-    from torch_fl import interop, routing
+    from torch_fl import compile, interop, routing
     from torch_fl.migrate import migrate
 
-__all__ = ["__version__", "flagos", "interop", "migrate", "routing"]
+__all__ = ["__version__", "compile", "flagos", "interop", "migrate", "routing"]
 __version__ = "0.1.0"
 
 if not torch_fl_entry.is_command_line:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import importlib
+import inspect
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -69,7 +70,7 @@ def _change_worker(compiler: Callable[[], Any], helpers: Any) -> None:
     """Processes that only compile kernels import no more of Inductor than this module.
 
     Before each compilation the one active driver is made. Ours is made when it is used
-    (triton_compiler.py), so that a process that only compiles starts no device.
+    (triton_backends.py), so that a process that only compiles starts no device.
     """
     if compiler().is_device():
         helpers.set_driver_to_gpu = lambda: None
@@ -158,21 +159,31 @@ def autotuner_device(device: Device) -> None:
 
 
 def benchmarking(device: Device) -> None:
-    """Times are measured by device names: with events for those that are known, else as on CPUs."""
+    """Times are measured by device names: with events for those that are known, else as on CPUs;
+    and kernels give the name that was reported to Triton, which need not be one of PyTorch's."""
     module = _module("runtime.benchmarking")
-    if FLAGOS not in module.GPU_BENCHMARK_DEVICE_TYPES and not any(
-        is_usable(name) for name in module.GPU_BENCHMARK_DEVICE_TYPES
-    ):
-        module.GPU_BENCHMARK_DEVICE_TYPES = (*module.GPU_BENCHMARK_DEVICE_TYPES, FLAGOS)
+    known = getattr(module, "GPU_BENCHMARK_DEVICE_TYPES", None)  # since torch 2.12
+    if known and FLAGOS not in known and not any(is_usable(name) for name in known):
+        module.GPU_BENCHMARK_DEVICE_TYPES = (*known, FLAGOS)
 
-    def bench(self: Any, function: Any, *, warmup: int, rep: int, **others: Any) -> Any:
-        if "device_type" in getattr(module.Benchmarker.benchmark_gpu, "__annotations__", ()):
+    def bench(self: Any, function: Any, **others: Any) -> Any:
+        if "device_type" in inspect.signature(self.benchmark_gpu).parameters:
             others["device_type"] = FLAGOS
-        return self.benchmark_gpu(function, warmup=warmup, rep=rep, **others)
+        return self.benchmark_gpu(function, **others)
 
-    module.register_benchmarker(FLAGOS, bench, override=True)
-    if not is_usable(device.backend):
-        module.register_benchmarker(device.backend, bench, override=True)
+    if hasattr(module, "register_benchmarker"):
+        module.register_benchmarker(FLAGOS, bench, override=True)
+    if is_usable(device.backend):
+        return
+    benchmark = module.Benchmarker.benchmark
+
+    @functools.wraps(benchmark)
+    def benchmark_on(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if kwargs.get("device") == device.backend:
+            kwargs["device"] = FLAGOS
+        return benchmark(self, *args, **kwargs)
+
+    module.Benchmarker.benchmark = benchmark_on
 
 
 def has_triton(device: Device) -> None:

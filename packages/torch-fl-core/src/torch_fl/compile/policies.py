@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from torch_fl._compat import triton_compiler
+from torch_fl._compat import triton_backends
 from torch_fl.compile import strategies, target
 from torch_fl.plugins import selection
 from torch_fl.plugins.capabilities import TritonTarget
@@ -58,9 +58,9 @@ class Policies:
             for _, hook in self._having("libdevice"):
                 functions |= hook()
             if queries:
-                triton_compiler.bind_driver(self.profile.key, queries)
+                triton_backends.bind_driver(self.profile.key, queries)
             if functions:
-                triton_compiler.fill_libdevice(self.profile.key, functions, self.profile.backend)
+                triton_backends.fill_libdevice(self.profile.key, functions, self.profile.backend)
         except Exception as error:
             self._failure = error
             _log.error("Triton kernels for flagos cannot be compiled: %s", error)
@@ -77,6 +77,11 @@ class Policies:
     def backend(self) -> str:
         """The name in Triton's targets that they are for."""
         return self.profile.backend
+
+    @property
+    def warp_size(self) -> int | None:
+        """What Triton's targets are to have; None where they are right."""
+        return self.profile.warp_size
 
     def prepare(self, **fields: Any) -> Kernel:
         """The kernel as the maker's compiler is to get it. Raises KernelRefused."""

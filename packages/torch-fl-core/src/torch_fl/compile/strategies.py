@@ -30,8 +30,8 @@ def register(policy: str, strategies: BackendStrategies) -> None:
         like = f" that {strategies.like!r} has" if strategies.like else ""
         raise RuntimeError(
             f"The policy {policy!r} does not cover the strategies{like} in {strategies.registry}: "
-            f"{', '.join(missing)} of {len(wanted)} are missing. This Triton is newer than the "
-            "plugin: upgrade the plugin, or install the Triton that its documentation names."
+            f"{', '.join(missing)} ({len(missing)} of {len(wanted)}). This Triton is newer than "
+            "the plugin: upgrade the plugin, or install the Triton that its documentation names."
         )
     present: Mapping[str, object] = there.get(strategies.category, {})
     for name, function in strategies.functions.items():

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from torch_fl import flagos
-from torch_fl._compat import triton_compiler, triton_inductor
+from torch_fl._compat import triton_backends, triton_compiler, triton_inductor
 from torch_fl.compile import interface, policies, target
 from torch_fl.plugins.capabilities import TritonTarget
 
@@ -61,7 +61,7 @@ def hooks() -> triton_compiler.CompilerHooks | None:
         return None
     found.install()
     if target.is_triton_device():
-        triton_compiler.use_driver(_driver)
+        triton_backends.use_driver(_driver)
     return found
 
 
@@ -85,13 +85,32 @@ def _raw_stream() -> Callable[[int], int]:
 
 
 def _driver() -> Any:
-    """The target's driver, made without asking drivers which of them is active."""
+    """The target's driver, made without asking drivers which of them is active, and told which
+    device it is on."""
     target.check()
     from triton.backends import backends
 
     profile = target.profile()
     assert profile is not None
-    return backends[profile.key].driver()
+    device = Device()
+    state = _state()
+    return triton_backends.bind_state(
+        backends[profile.key].driver(),
+        {
+            "get_current_device": state["current_device"],
+            "set_current_device": state["set_device"],
+            "get_current_stream": state["raw_stream"],
+            "get_current_target": device.triton_target,
+            "get_device_interface": lambda: flagos,
+            "get_active_torch_device": lambda: torch.device("flagos", flagos.current_device()),
+            "get_empty_cache_for_benchmark": _empty_cache,
+        },
+    )
+
+
+def _empty_cache() -> torch.Tensor:
+    """What Triton's own benchmarks write between two runs: more than a cache holds."""
+    return torch.empty(2**28, dtype=torch.int8, device="flagos")
 
 
 class Device:
