@@ -48,7 +48,8 @@ Results native_dropout(const at::Tensor& input, double p, std::optional<bool> tr
 // knows, so it stands under the autograd key as well and no gradient is lost.
 at::Tensor dropout(const at::Tensor& input, double p, bool train) {
   TORCH_CHECK(p >= 0 && p <= 1, "dropout probability has to be between 0 and 1, but got ", p);
-  if (p == 0 || !train || input.numel() == 0) return input;
+  // A number of elements that nobody knows while tracing counts as some.
+  if (p == 0 || !train || TORCH_GUARD_OR_FALSE(input.sym_numel().sym_eq(0))) return input;
   if (p == 1)
     return at::_ops::mul_Tensor::call(
         input, at::_ops::zeros::call({}, c10::typeMetaToScalarType(input.dtype()), input.layout(),
