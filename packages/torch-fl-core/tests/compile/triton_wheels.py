@@ -141,6 +141,7 @@ class Accelerator(BaseBackend):
             if "hungry" in text:
                 raise RuntimeError("accelerator: out of scratch 300 200")
             metadata["shared"] = 0
+            metadata["warp_size"] = 1
             metadata["name"] = text.split("tt.func public @")[1].split("(")[0]
             return text.encode()
 
