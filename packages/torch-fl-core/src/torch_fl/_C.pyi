@@ -77,6 +77,9 @@ def target_generator(generator: torch.Generator, /) -> torch.Generator:
 class CompiledRegion:
     """Compiled code of the target's tensors, called with one list of arguments, which it empties."""
 
+    _boxed_call: bool
+    """How compilers of PyTorch know that a callable takes one list."""
+
     def __init__(
         self, call: Callable[..., Any], devices: Sequence[int], written: Sequence[int] = ..., /
     ) -> None:

@@ -79,7 +79,11 @@ def _start(extension: ModuleType) -> Runtime | None:
 def _install_interop() -> None:
     """Tensors to and from other libraries and processes, and what PyTorch gates by device names."""
     from torch_fl._compat import (
+        aot_autograd,
+        aoti_packages,
         attention_fast_path,
+        compile_caches,
+        compile_failures,
         data_parallel,
         dlpack,
         dynamo,
@@ -106,7 +110,11 @@ def _install_interop() -> None:
     safetensors.install()
     flex_attention.install()
     dynamo.install()
+    aot_autograd.install()
     inductor.install(_regions)
+    compile_failures.install(_fallback)  # outermost: after what changes the same function
+    compile_caches.install(_keys)
+    aoti_packages.install(_packages)
     jagged_attention.install()
     triton_kernels.install()
     triton_inductor.install(_triton_device)
@@ -117,6 +125,24 @@ def _regions() -> ModuleType:
     from torch_fl.compile import regions
 
     return regions
+
+
+def _fallback() -> ModuleType:
+    from torch_fl.compile import fallback
+
+    return fallback
+
+
+def _keys() -> ModuleType:
+    from torch_fl.compile import cache_key
+
+    return cache_key
+
+
+def _packages() -> ModuleType:
+    from torch_fl.compile import packages
+
+    return packages
 
 
 def _triton_device() -> ModuleType:

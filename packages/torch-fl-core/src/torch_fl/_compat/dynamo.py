@@ -2,15 +2,16 @@
 
 Reason: Dynamo traces calls of streams, events and devices for the device types that are registered
 with it, and finds compiler backends of an installed distribution only by its entry points, which
-reading takes its time and a source tree does not have. Both registrations are public functions; when
-to call them is not: the modules are not loaded by `import torch`. Dated 2026-11, torch 2.11 to 2.14.
-Held by tests/compile/test_compile_contracts.py.
+reading takes its time and a source tree does not have. Both registrations are public functions;
+when to call them is not: the modules are not loaded by `import torch`. Dated 2026-11, torch 2.11
+to 2.14. Held by tests/compile/test_compile_contracts.py.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+from torch_fl._compat import dynamo_calls
 from torch_fl._compat.importing import when_imported
 
 __all__ = ["install"]
@@ -20,6 +21,7 @@ def install() -> None:
     """Registers flagos with Dynamo when that is imported."""
     when_imported("torch._dynamo.backends.registry", _register_backend)
     when_imported("torch._dynamo.device_interface", _register_interface)
+    dynamo_calls.install()
 
 
 def _register_backend(registry: Any) -> None:

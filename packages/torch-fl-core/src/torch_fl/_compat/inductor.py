@@ -1,16 +1,18 @@
 """Owns: where torch_fl enters Inductor. The only file that names Inductor's internals.
 
-Reason: Inductor compiles for devices by name, in some hundred places: a device from outside gets the
-generic path of each. Instead, a graph of flagos tensors is renamed to the device that flagos stands
-on after autograd has been traced, compiled there with all that Inductor has for that device, and
-called through a boundary that renames tensors. Five functions are wrapped for it, none replaced:
+Reason: Inductor compiles for devices by name, in some hundred places: a device from outside gets
+the generic path of each. Instead, a graph of flagos tensors is renamed to the device that flagos
+stands on after autograd has been traced, compiled there with all that Inductor has for that device,
+and called through a boundary that renames tensors. Six functions are wrapped for it, none replaced:
 
 - `compile_fx._compile_fx_inner`: each graph comes here, whoever asked for it.
 - `compile_fx.fx_codegen_and_compile`: what it makes is marked, so that caches keep the mark.
 - `output_code.CompiledFxGraph.post_compile`: each compiled graph, new or from a cache, comes here
   before its first call; one that is marked gets the boundary.
 - `compile_fx._recursive_joint_graph_passes`: passes that ask for the device by name.
-- `compile_fx.fw_compiler_freezing`: constants of a frozen graph are tensors, not inputs.
+- `compile_fx.fw_compiler_freezing`, `freezing.replace_params_with_constants`: constants of a frozen
+  graph are tensors, not inputs, and are packed for the target's kernels before the graph is
+  compiled.
 
 Dated 2026-11, torch 2.11 to 2.14. Held by tests/compile/test_compile_contracts.py.
 """
@@ -26,7 +28,7 @@ from torch.fx import GraphModule
 
 from torch_fl._compat.importing import when_imported
 
-__all__ = ["MARK", "Regions", "install"]
+__all__ = ["MARK", "Regions", "install", "load_operators"]
 
 MARK = "_torch_fl_region"
 """The attribute by which a compiled graph says that it is called through a boundary."""
@@ -51,6 +53,15 @@ class Regions(Protocol):
     def bounded(self, call: Callable[..., Any], mark: dict[str, Any] | None) -> Callable[..., Any]:
         """`call`, made for the target's tensors, for flagos tensors."""
 
+    def freezing(
+        self, graph: GraphModule, inputs: Sequence[Any]
+    ) -> AbstractContextManager[Sequence[Any]]:
+        """Renames a graph whose parameters are made constants inside, and which is compiled then.
+        Gives its inputs by their new names."""
+
+    def constants(self, parameters: Sequence[Any]) -> list[Any]:
+        """What parameters are as constants of a graph that is frozen."""
+
     def renamed(self, graph: GraphModule) -> AbstractContextManager[object]:
         """For passes: the graph is the target's inside, and flagos' again afterwards."""
 
@@ -60,10 +71,17 @@ def install(regions: Callable[[], Regions]) -> None:
     when_imported("torch._inductor.compile_fx", functools.partial(_change, regions))
 
 
-def _change(regions: Callable[[], Regions], module: Any) -> None:
-    from torch._inductor import output_code
+def load_operators() -> None:
+    """Makes Inductor's own operators, `prims::inductor_seeds` and others."""
+    import torch._inductor.inductor_prims  # noqa: F401
 
-    current: list[Region] = []  # compilations nest (subgraphs, autotuning), they do not run beside
+
+def _change(regions: Callable[[], Regions], module: Any) -> None:
+    from torch._inductor import freezing, output_code
+
+    # Compilations nest (subgraphs, autotuning), they do not run beside each other. None is for a
+    # graph without flagos.
+    current: list[Region | None] = []
 
     compile_inner = module._compile_fx_inner
 
@@ -72,10 +90,10 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
         gm: GraphModule, example_inputs: Sequence[Any], *args: Any, **kwargs: Any
     ) -> Any:
         region = regions().enter(gm, example_inputs)
-        if region is None:
-            return compile_inner(gm, example_inputs, *args, **kwargs)
         current.append(region)
         try:
+            if region is None:
+                return compile_inner(gm, example_inputs, *args, **kwargs)
             with region.compiling():
                 code = compile_inner(gm, region.inputs, *args, **kwargs)
         finally:
@@ -91,8 +109,9 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
     @functools.wraps(compile_marked)
     def compile_and_mark(*args: Any, **kwargs: Any) -> Any:
         code = compile_marked(*args, **kwargs)
-        if current and isinstance(code, output_code.CompiledFxGraph):
-            setattr(code, MARK, current[-1].mark)
+        region = current[-1] if current else None
+        if region is not None and isinstance(code, output_code.CompiledFxGraph):
+            setattr(code, MARK, region.mark)
         return code
 
     post_compile = output_code.CompiledFxGraph.post_compile
@@ -106,6 +125,24 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
                 self.current_callable, {**mark, "written": sorted(self.mutated_input_idxs)}
             )
 
+    compile_frozen = module.fw_compiler_freezing
+
+    @functools.wraps(compile_frozen)
+    def compile_frozen_renamed(
+        aot_autograd_model: GraphModule,
+        aot_example_inputs: Sequence[Any],
+        *args: Any,
+        **kwargs: Any,
+    ) -> Any:
+        with regions().freezing(aot_autograd_model, aot_example_inputs) as inputs:
+            return compile_frozen(aot_autograd_model, inputs, *args, **kwargs)
+
+    make_constants = freezing.replace_params_with_constants
+
+    @functools.wraps(make_constants)
+    def make_constants_renamed(gm: GraphModule, flat_params: list[Any], fw_metadata: Any) -> Any:
+        return make_constants(gm, regions().constants(flat_params), fw_metadata)
+
     joint_passes = module._recursive_joint_graph_passes
 
     @functools.wraps(joint_passes)
@@ -115,5 +152,7 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
 
     module._compile_fx_inner = compile_renamed
     module.fx_codegen_and_compile = compile_and_mark
+    module.fw_compiler_freezing = compile_frozen_renamed
+    freezing.replace_params_with_constants = make_constants_renamed
     module._recursive_joint_graph_passes = joint_passes_renamed
     output_code.CompiledFxGraph.post_compile = post_compile_and_bound  # type: ignore[method-assign]

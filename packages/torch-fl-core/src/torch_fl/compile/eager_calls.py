@@ -1,7 +1,7 @@
 """Owns: operators that a compiled region calls with flagos tensors, as an eager program would.
 
 In a renamed graph an operator that stays a call gets the target's tensors, and so the target's
-kernel. That is wrong for three kinds: operators with a kernel of their own for flagos (a user's),
+kernel. That is wrong for three kinds: users' operators with a kernel for flagos or for all devices,
 operators that the configuration routes elsewhere, and on the host those that draw random numbers,
 which belong to flagos' generators. Each is called through an operator of ours with the same schema,
 which gives its arguments their flagos names again.
@@ -18,13 +18,27 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torch_fl import _C
-from torch_fl.compile import routed
-from torch_fl.compile.renaming import FLAGOS, graph_modules, is_on
+from torch_fl._compat import inductor
+from torch_fl.compile import random_states, routed
+from torch_fl.compile.renaming import FLAGOS, Renaming, graph_modules, is_on
 from torch_fl.plugins import selection
 
 NAMESPACE = "torch_fl_eager"
 
-_OF_PYTORCH = ("aten", "prims", "prim", "inductor", "quantized", "_c10d_functional")
+# Namespaces of operators that Inductor knows, or that PyTorch has for every device.
+_OF_PYTORCH = frozenset(
+    (
+        *("aten", "prim", "prims", "rngprims", "debugprims", "inductor", "streams"),
+        *("quantized", "quantized_decomposed", "_quantized", "mkldnn", "onednn"),
+        *("c10d", "c10d_functional", "_c10d_functional", "_c10d_functional_autograd"),
+        *("symm_mem", "fsdp"),
+    )
+)
+
+FLAGOS_KEY = "PrivateUse1"
+
+# Where users' operators have the kernels that flagos tensors take.
+_KEYS = (FLAGOS_KEY, "CompositeExplicitAutograd")
 
 _library: torch.library.Library | None = None
 _defined: set[str] = set()
@@ -43,11 +57,23 @@ def keep(graph: GraphModule) -> list[str]:
             device = _device(node)
             if device is None or not _is_flagos_own(operator, elsewhere):
                 continue
-            name = f"{operator.name()}@{device.index or 0}"
+            form = random_states.form(node.target)
+            places = _other_places(node, operator, device.index or 0)
+            name = f"{operator.name()}@{device.index or 0}{places}{form}"
             define([name])
             _call_instead(node, operator, _overload(name))
             kept.append(name)
     return sorted(set(kept))
+
+
+def users_operators() -> set[str]:
+    """All operators of users that would stay flagos' own."""
+    return {
+        name
+        for key in _KEYS
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key(key)
+        if name.partition("::")[0] not in (*_OF_PYTORCH, NAMESPACE)
+    }
 
 
 def define(names: Iterable[str]) -> None:
@@ -76,6 +102,9 @@ def _call_instead(
 ) -> None:
     if node.target is operator:
         node.target = other
+    elif random_states.form(node.target):
+        node.target = other
+        node.args = tuple(arg for arg in node.args if arg is not operator)
     else:
         node.args = tuple(other if arg is operator else arg for arg in node.args)
     names = _device_arguments(operator)
@@ -107,15 +136,48 @@ def _device(node: Node) -> torch.device | None:
     return None
 
 
+HOSTS = -1  # in place of a flagos device's index: a tensor that is none of flagos'
+
+
+def _other_places(node: Node, operator: torch._ops.OpOverload, index: int) -> str:
+    """The arguments that are elsewhere than on flagos device `index`, such as "~boxes=-1,to=1": in
+    a renamed graph nothing tells them apart."""
+    values = [arg for arg in node.args if arg is not operator]
+    if random_states.form(node.target) == random_states.RESTORES:
+        values = values[1:]
+    names = [arg.name for arg in operator._schema.arguments]
+    found = []
+    for name, value in (*zip(names, values, strict=False), *node.kwargs.items()):
+        places = {
+            (leaf.device.index or 0) if leaf.device.type == FLAGOS else HOSTS
+            for one in pytree.tree_leaves(value)
+            for leaf in pytree.tree_leaves(one.meta.get("val") if isinstance(one, Node) else one)
+            if isinstance(leaf, torch.Tensor)
+        }
+        if len(places) == 1 and places != {index}:
+            found.append(f"{name}={places.pop()}")
+    return "~" + ",".join(sorted(found)) if found else ""
+
+
 def _is_flagos_own(operator: torch._ops.OpOverload, elsewhere: Collection[str]) -> bool:
     if operator.namespace == NAMESPACE:
         return False
     if operator.name() in elsewhere:
         return True
     if operator.namespace not in _OF_PYTORCH:
-        return torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), "PrivateUse1")
+        return any(
+            torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key) for key in _KEYS
+        )
     on_host = selection.current().target in (None, "cpu")
-    return on_host and _is_random(operator)
+    return on_host and (_is_random(operator) or _is_unknown_to_cpus(operator))
+
+
+def _is_unknown_to_cpus(operator: torch._ops.OpOverload) -> bool:
+    """PyTorch's own for accelerators, such as fused cells of recurrent layers."""
+    has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    name = operator.name()
+    is_pytorchs = operator.namespace == "aten"
+    return is_pytorchs and has_kernel(name, FLAGOS_KEY) and not has_kernel(name, "CPU")
 
 
 def _is_random(operator: torch._ops.OpOverload) -> bool:
@@ -126,25 +188,34 @@ def _is_random(operator: torch._ops.OpOverload) -> bool:
 
 
 def _overload(name: str) -> torch._ops.OpOverload:
-    return getattr(getattr(torch.ops, NAMESPACE), _mangled(name)).default
+    overload: torch._ops.OpOverload = getattr(getattr(torch.ops, NAMESPACE), _mangled(name)).default
+    return overload
 
 
 def _mangled(name: str) -> str:
-    return name.replace("::", "__").replace(".", "__").replace("@", "__on")
+    return re.sub(r"\W", "_", name.replace("::", "__").replace("@", "__on").replace("=-", "_no"))
 
 
 def _define(name: str) -> None:
     global _library
     if _library is None:
         _library = torch.library.Library(NAMESPACE, "DEF")
-    qualified, _, index = name.rpartition("@")
+    qualified, _, rest = name.rpartition("@")
+    rest, plus, form = rest.partition("+")
+    form = plus + form
+    number, _, others = rest.partition("~")
+    index = int(number)
+    places = {
+        one: int(place) for one, _, place in (o.partition("=") for o in others.split(",") if o)
+    }
     operator = _find(qualified)
     mangled = _mangled(name)
-    target = selection.current().target or "cpu"
-    here = torch.device(target) if target == "cpu" else torch.device(target, int(index))
-    _library.define(mangled + _signature(operator), tags=[*operator.tags])
-    _library.impl(mangled, _caller(operator, int(index)), "CompositeExplicitAutograd")
-    fake = _on_device(operator, here)
+    call = _caller(operator, index, places)
+    fake = _fake(operator, index, places)
+    arguments = random_states.signature(_signature(operator), form)
+    _library.define(mangled + arguments, tags=[*operator.tags])
+    _library.impl(mangled, random_states.around(call, form, index), "CompositeExplicitAutograd")
+    fake = random_states.fake_around(fake, form, index)
     torch.library.register_fake(f"{NAMESPACE}::{mangled}", fake, lib=_library)
 
 
@@ -156,16 +227,47 @@ def _signature(operator: torch._ops.OpOverload) -> str:
     return text.replace("(, ", "(").replace(", *)", ")").replace("(*)", "()")
 
 
+def _names(operator: torch._ops.OpOverload) -> list[str]:
+    """The arguments of ours, in their order."""
+    devices = _device_arguments(operator)
+    return [arg.name for arg in operator._schema.arguments if arg.name not in devices]
+
+
 def _on_device(operator: torch._ops.OpOverload, device: torch.device) -> Callable[..., Any]:
     """The operator, called as ours: it makes its tensors on `device`."""
-    names = _device_arguments(operator)
-    if not names:
+    devices = _device_arguments(operator)
+    if not devices:
         return operator
-    order = [arg.name for arg in operator._schema.arguments if arg.name not in names]
+    order = _names(operator)
 
     def call(*args: Any, **kwargs: Any) -> Any:
         given = dict(zip(order, args, strict=False))
-        return _by_name(operator, {**given, **kwargs, **dict.fromkeys(names, device)})
+        return _by_name(operator, {**given, **kwargs, **dict.fromkeys(devices, device)})
+
+    return call
+
+
+def _fake(
+    operator: torch._ops.OpOverload, index: int, places: dict[str, int]
+) -> Callable[..., Any]:
+    """What the results are: the operator may know flagos' tensors and not the target's."""
+    target = selection.current().target or "cpu"
+    run = _on_device(operator, torch.device(FLAGOS, index))
+    order = _names(operator)
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        # A renaming knows a tensor again: one for each call, and one for each device.
+        used = {index, *places.values()} - {HOSTS}
+        renamings = {place: Renaming(target, FLAGOS, index=place) for place in used}
+
+        def there(name: str, value: Any) -> Any:
+            place = places.get(name, index)
+            return value if place == HOSTS else renamings[place].tree(value)
+
+        args = tuple(there(name, value) for name, value in zip(order, args, strict=False))
+        kwargs = {name: there(name, value) for name, value in kwargs.items()}
+        back = Renaming(FLAGOS, target, index=None if target == "cpu" else True)
+        return back.tree(run(*args, **kwargs))
 
     return call
 
@@ -182,19 +284,37 @@ def _by_name(operator: torch._ops.OpOverload, values: dict[str, Any]) -> Any:
 def _find(qualified: str) -> torch._ops.OpOverload:
     namespace, _, rest = qualified.partition("::")
     base, _, overload = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, namespace), base), overload or "default")
+    if namespace == "prims":
+        inductor.load_operators()
+    packet = getattr(getattr(torch.ops, namespace), base, None)
+    if packet is None:
+        raise RuntimeError(
+            f"Compiled code calls the operator {qualified!r}, which this process does not have. "
+            "Import what registers it before the code is loaded."
+        )
+    found: torch._ops.OpOverload = getattr(packet, overload or "default")
+    return found
 
 
-def _caller(operator: torch._ops.OpOverload, index: int) -> Callable[..., Any]:
+def _caller(
+    operator: torch._ops.OpOverload, index: int, places: dict[str, int]
+) -> Callable[..., Any]:
     target = selection.current().target or "cpu"
     run = _on_device(operator, torch.device(FLAGOS, index))
+    order = _names(operator)
 
-    def to_flagos(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.device.type == target:
-            return _C.from_target(value, index)
-        if isinstance(value, torch.device) and value.type == target:
-            return torch.device(FLAGOS, index)
+    def to_flagos(value: Any, place: int) -> Any:
+        if isinstance(value, torch.Tensor):
+            return _C.from_target(value, place) if value.device.type == target else value
+        if isinstance(value, torch.device):
+            return torch.device(FLAGOS, place) if value.type == target else value
+        if isinstance(value, (list, tuple)):
+            return type(value)(to_flagos(one, place) for one in value)
         return value
+
+    def there(name: str, value: Any) -> Any:
+        place = places.get(name, index)
+        return value if place == HOSTS else to_flagos(value, place)
 
     def to_target(value: Any) -> Any:
         if isinstance(value, torch.Tensor) and value.device.type == FLAGOS:
@@ -202,7 +322,8 @@ def _caller(operator: torch._ops.OpOverload, index: int) -> Callable[..., Any]:
         return value
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        args, kwargs = pytree.tree_map(to_flagos, (args, kwargs))
+        args = tuple(there(name, value) for name, value in zip(order, args, strict=False))
+        kwargs = {name: there(name, value) for name, value in kwargs.items()}
         return pytree.tree_map(to_target, run(*args, **kwargs))
 
     return call

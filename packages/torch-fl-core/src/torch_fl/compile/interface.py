@@ -9,7 +9,7 @@ import torch
 
 def make(base: type) -> type:
     """The interface, a subclass of PyTorch's own."""
-    module = torch.flagos
+    module = torch.get_device_module("flagos")
 
     class Worker:
         """What compiling processes ask: nothing of theirs may start a device."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
 
 from torch_fl import _C
-from torch_fl.compile import cache_key, eager_calls, triton_device
+from torch_fl.compile import cache_key, eager_calls, host_streams, packages, triton_device
 from torch_fl.compile import target as targets
 from torch_fl.compile.renaming import FLAGOS, Renaming, mentions
 from torch_fl.plugins import selection
@@ -26,19 +26,25 @@ class Region:
 
     inputs: list[Any]
     mark: dict[str, Any] | None
+    given: list[int] = field(default_factory=list)
+    """For each input that is a tensor the index of its flagos device, -1 for none of flagos'."""
 
     @contextlib.contextmanager
     def compiling(self) -> Iterator[None]:
         """Inductor's caches know flagos' graphs from the target's own, and the plugin's target
         forces its settings."""
-        with cache_key.tagged(), torch._inductor.config.patch(triton_device.settings()):
+        with (
+            cache_key.tagged(self.mark["devices"] if self.mark else ()),
+            torch._inductor.config.patch(triton_device.settings()),
+            packages.described(self.mark, self.given),
+        ):
             yield
 
 
 def to_target() -> Renaming:
     """flagos as the device that it stands on."""
     target = _target()
-    return Renaming(FLAGOS, target, index=target != HOST)
+    return Renaming(FLAGOS, target, index=None if target == HOST else True)
 
 
 def _target() -> str:
@@ -48,15 +54,50 @@ def _target() -> str:
 def enter(graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
     """Renames a graph of flagos tensors to the target's in place; None for one without."""
     if not mentions(graph, FLAGOS):
-        return None
+        return replace(_frozen.pop(), inputs=list(inputs)) if _frozen else None
     targets.check()
     if targets.is_triton_device():
         return Region(list(inputs), None)
-    devices = [_flagos_index(value) for value in _outputs(graph)]
-    kept = eager_calls.keep(graph)
+    mark = {
+        "devices": [_flagos_index(value) for value in _outputs(graph)],
+        "eager": eager_calls.keep(graph),
+    }
+    if _target() == HOST:
+        host_streams.forget(graph)
+    given = [_flagos_index(value) for value in inputs if isinstance(value, torch.Tensor)]
     renaming = to_target()
     renaming.graph(graph)
-    return Region([renaming.value(value) for value in inputs], {"devices": devices, "eager": kept})
+    return Region([renaming.value(value) for value in inputs], mark, given)
+
+
+_frozen: list[Region] = []  # entered, and not compiled yet
+
+
+def pending() -> Region | None:
+    """The region of a graph that has been renamed to be frozen, and comes to be compiled now."""
+    return _frozen[-1] if _frozen else None
+
+
+@contextlib.contextmanager
+def freezing(graph: GraphModule, inputs: Sequence[Any]) -> Iterator[Sequence[Any]]:
+    """For passes that make constants of a graph's parameters, and packs for the target's kernels of
+    these: the graph is the target's from here on. Gives the inputs by their new names."""
+    region = enter(graph, inputs)
+    if region is None or region.mark is None:
+        yield inputs
+        return
+    _frozen.append(region)
+    try:
+        yield region.inputs
+    finally:
+        if region in _frozen:
+            _frozen.remove(region)
+
+
+def constants(parameters: Sequence[Any]) -> list[Any]:
+    """The tensors that become a frozen graph's constants."""
+    renaming = to_target()
+    return [renaming.value(value) if _frozen else value for value in parameters]
 
 
 def bounded(call: Callable[..., Any], mark: dict[str, Any] | None) -> Callable[..., Any]:
@@ -99,5 +140,3 @@ def _flagos_index(value: Any) -> int:
     if isinstance(found, torch.Tensor) and found.device.type == FLAGOS:
         return found.device.index or 0
     return -1
-
-

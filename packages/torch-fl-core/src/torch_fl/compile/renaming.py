@@ -22,10 +22,11 @@ class Renaming:
     """Devices of one type as those of another. A tensor is renamed once, however often it is met,
     and its storage stays the same, so what shares memory goes on sharing it.
 
-    `source`, `target`: device types. `index`: whether the target's devices have numbers.
+    `source`, `target`: device types. `index`: the number of the target's device; True for the one
+    that the source's device has, None where the target's devices have none.
     """
 
-    def __init__(self, source: str, target: str, *, index: bool) -> None:
+    def __init__(self, source: str, target: str, *, index: int | None) -> None:
         self._source = source
         self._target = target
         self._index = index
@@ -35,9 +36,11 @@ class Renaming:
         """The device's other name."""
         if device.type != self._source:
             return device
-        if not self._index:
+        if self._index is None:
             return torch.device(self._target)
-        return torch.device(self._target, device.index or 0)
+        if self._index is True:
+            return torch.device(self._target, device.index or 0)
+        return torch.device(self._target, self._index)
 
     def value(self, value: Any) -> Any:
         """A tensor, device or anything else in a graph, renamed where it is the source's."""
@@ -56,7 +59,7 @@ class Renaming:
             return on_device(tensor, self.device(tensor.device))
         if self._source == FLAGOS:
             return _C.to_target(tensor)
-        return _C.from_target(tensor, 0)
+        return _C.from_target(tensor, self.device(tensor.device).index)
 
     def tree(self, values: Any) -> Any:
         """Whatever tensors and devices are in a nest of lists, tuples and dicts, renamed."""
@@ -75,8 +78,8 @@ class Renaming:
             if key in node.meta:
                 node.meta[key] = self.tree(node.meta[key])
         if any(isinstance(leaf, torch.device) for leaf in leaves(node)):
-            node.args = torch.fx.node.map_aggregate(node.args, self._argument)  # type: ignore[assignment]
-            node.kwargs = torch.fx.node.map_aggregate(node.kwargs, self._argument)  # type: ignore[assignment]
+            node.args = torch.fx.node.map_aggregate(node.args, self._argument)
+            node.kwargs = torch.fx.node.map_aggregate(node.kwargs, self._argument)
 
     def _argument(self, argument: Any) -> Any:
         return self.device(argument) if isinstance(argument, torch.device) else argument

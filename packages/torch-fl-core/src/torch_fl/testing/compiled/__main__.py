@@ -27,7 +27,10 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--select", default="*", metavar="GLOB", help='such as "random/*"')
     parser.add_argument("--quick", action="store_true", help="without the slow ones")
     parser.add_argument(
-        "--json", type=Path, metavar="FILE", help="adds a line for each graph; goes on where it ends"
+        "--json",
+        type=Path,
+        metavar="FILE",
+        help="adds a line for each graph; goes on where it ends",
     )
     options = parser.parse_args(arguments)
     graphs = [

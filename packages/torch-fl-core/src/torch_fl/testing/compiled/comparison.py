@@ -40,7 +40,9 @@ def differences(got: Any, expected: Any, tolerance: float) -> tuple[bool, list[s
 def _difference(got: Any, expected: Any, tolerance: float) -> tuple[bool, list[str]]:
     if not (isinstance(got, torch.Tensor) and isinstance(expected, torch.Tensor)):
         if isinstance(got, float) and isinstance(expected, float):
-            return got == expected, [] if abs(got - expected) <= 1e-5 else [f"{got}, not {expected}"]
+            return got == expected, [] if abs(got - expected) <= 1e-5 else [
+                f"{got}, not {expected}"
+            ]
         same = type(got) is type(expected) and bool(got == expected)
         return same, [] if same else [f"{got!r}, not {expected!r}"]
     notes = [*_descriptions(got, expected)]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import time
-import traceback
 from collections.abc import Iterator
 from typing import Any
 
@@ -48,8 +47,8 @@ def execute(graph: Graph, device: str, backend: str = "inductor") -> Result:
     try:
         with torch.compiler.set_stance("force_eager"):
             expected = _run(program, program.function)
-    except Exception:
-        result.notes = ["eagerly: " + _last_line()]
+    except Exception as error:
+        result.notes = ["eagerly: " + _said(error)]
         return result
     begin = time.perf_counter()
     program = graph.build(Place(device, graph.name))
@@ -57,16 +56,14 @@ def execute(graph: Graph, device: str, backend: str = "inductor") -> Result:
     try:
         got = _run(program, compiled)
         again = _run(program, compiled) if program.random else None
-    except Exception:
-        result.notes = [_last_line()]
+    except Exception as error:
+        result.notes = [_said(error)]
         return result
     finally:
         result.seconds = round(time.perf_counter() - begin, 3)
         result.breaks = sum(counters["graph_break"].values())
         result.inductor = _inductor_graphs()
     equal, result.notes = _compare(program, got, again, expected)
-    if result.breaks != program.breaks:
-        result.notes.append(f"{result.breaks} graph breaks instead of {program.breaks}")
     result.verdict = DIFFERS if result.notes else EQUAL if equal else CLOSE
     return result
 
@@ -78,10 +75,9 @@ def _compiled(program: Program, backend: str) -> Any:
     )
 
 
-def _last_line() -> str:
-    lines = traceback.format_exc().strip().splitlines()
-    at = max(index for index, line in enumerate(lines) if line[:1].strip())
-    return " ".join(line.strip() for line in lines[at : at + 4])[:800]
+def _said(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {' '.join(lines[:4])}"[:800]
 
 
 def _inductor_graphs() -> int:
@@ -195,4 +191,5 @@ def _described(seen: dict[str, Any]) -> dict[str, Any]:
             return value
         return torch.zeros_like(value, requires_grad=value.requires_grad)
 
-    return pytree.tree_map(zero, seen)
+    described: dict[str, Any] = pytree.tree_map(zero, seen)
+    return described

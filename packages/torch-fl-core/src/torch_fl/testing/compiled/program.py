@@ -11,7 +11,13 @@ from typing import Any
 
 import torch
 
-__all__ = ["Graph", "Place", "Program", "all_graphs", "graph"]
+__all__ = ["Graph", "Place", "Program", "all_graphs", "eagerly", "graph"]
+
+
+def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that no compiler traces into; what it calls may be compiled."""
+    left_alone: Callable[..., Any] = torch.compiler.disable(function, recursive=False)
+    return left_alone
 
 
 class Place:
@@ -35,7 +41,11 @@ class Place:
         return self.device if self.type == "cpu" else torch.device(self.type, index)
 
     def normal(
-        self, *shape: int, dtype: torch.dtype = torch.float32, device: Any = None, grad: bool = False
+        self,
+        *shape: int,
+        dtype: torch.dtype = torch.float32,
+        device: Any = None,
+        grad: bool = False,
     ) -> torch.Tensor:
         """Normally distributed numbers of a float or complex type; a leaf."""
         made = torch.randn(shape, generator=self._generator, dtype=_wide(dtype)).to(dtype)
@@ -53,7 +63,7 @@ class Place:
         return self.integers(*shape, high=2).bool()
 
     def layer(self, make: Callable[[], torch.nn.Module]) -> Any:
-        """A module on the device, its parameters drawn from the data, not from the process' seed."""
+        """A module on the device, its parameters drawn from the data's generator."""
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(int(torch.randint(1 << 30, (), generator=self._generator)))
             module = make()
@@ -69,9 +79,9 @@ class Program:
     """A function, called once with each of `calls`.
 
     `state`: what it changes or learns besides its arguments: modules, tensors. `gradients`: the
-    result's gradients are taken for leaves among the arguments and in `state`. `random`: the numbers
-    that the compiler draws are its own, so results are compared with themselves under the same seed.
-    `raises`: what both must raise. `breaks`: graph breaks that every device has.
+    result's gradients are taken for leaves among the arguments and in `state`. `random`: the
+    compiler draws numbers of its own, so results are compared with themselves under the same seed.
+    `raises`: what both must raise.
     """
 
     function: Callable[..., Any]
@@ -82,7 +92,6 @@ class Program:
     dynamic: bool | None = None
     options: dict[str, Any] = field(default_factory=dict)
     raises: type[BaseException] | None = None
-    breaks: int = 0
     tolerance: float = 0.0
 
 

@@ -115,11 +115,24 @@ def _(at: Place) -> Program:
     module = at.module
 
     def calls(x: Any) -> Any:
-        count = module.device_count()
         where = module.current_device()
-        return x * count + where, module.is_available()
+        name = module.get_device_properties(where).name
+        return x * (where + 2), module.is_available(), len(name) > 0, module.is_initialized()
 
     return Program(calls, [(at.normal(3),)])
+
+
+@graph("devices/chosen", accelerator=True)
+def _(at: Place) -> Program:
+    module = at.module
+
+    def chosen(x: Any) -> Any:
+        with module.device(0):
+            y = torch.ones(3, device=x.device.type) + x
+        with torch.accelerator.device_index(0):
+            return y * 2
+
+    return Program(chosen, [(at.normal(3),)])
 
 
 @graph("devices/synchronize", accelerator=True)
@@ -129,9 +142,10 @@ def _(at: Place) -> Program:
     def calls(x: Any) -> Any:
         y = x * 2
         module.synchronize()
+        torch.accelerator.synchronize()
         return y + 1
 
-    return Program(calls, [(at.normal(3),)], breaks=1)
+    return Program(calls, [(at.normal(3),)])
 
 
 @graph("devices/streams", accelerator=True)
@@ -147,6 +161,20 @@ def _(at: Place) -> Program:
         return y + 1
 
     return Program(streams, [(at.normal(3),)])
+
+
+@graph("devices/stream-outside", accelerator=True)
+def _(at: Place) -> Program:
+    module = at.module
+    side = module.Stream()
+
+    def streams(x: Any) -> Any:
+        with module.stream(side):
+            y = x.cos() * 2
+        side.synchronize()
+        return y + 1
+
+    return Program(streams, [(at.normal(3, grad=True),)], gradients=True)
 
 
 @graph("devices/events", accelerator=True)
@@ -169,4 +197,4 @@ def _(at: Place) -> Program:
         return torch.mm(m, x) + 1
 
     m = torch.eye(4, device=at.device).to_sparse()
-    return Program(product, [(m, at.normal(4, 3))], breaks=1)
+    return Program(product, [(m, at.normal(4, 3))])

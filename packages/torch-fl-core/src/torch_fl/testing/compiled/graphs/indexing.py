@@ -69,7 +69,11 @@ def _(at: Place) -> Program:
 def _(at: Place) -> Program:
     def lookup(x: Any, i: Any) -> Any:
         edges = torch.tensor([-1.0, 0.0, 1.0], device=x.device)
-        return torch.bucketize(x, edges), functional.one_hot(i, 10), x.sort().values.searchsorted(x)
+        return (
+            torch.bucketize(x, edges),
+            functional.one_hot(i, 10),
+            torch.searchsorted(x.sort().values, x),
+        )
 
     return Program(lookup, [(at.normal(20), at.integers(6))])
 
@@ -81,7 +85,7 @@ def _(at: Place) -> Program:
         found = torch.nonzero(x > 0)
         return found + 1, x[x > 0.5] * 2
 
-    return Program(nonzero, [(at.normal(5, 6),)], breaks=2)
+    return Program(nonzero, [(at.normal(5, 6),)])
 
 
 @graph("indexing/item")
@@ -89,4 +93,4 @@ def _(at: Place) -> Program:
     def item(x: Any) -> Any:
         return x * x.max().item() + 1
 
-    return Program(item, [(at.normal(12),)], breaks=1)
+    return Program(item, [(at.normal(12),)])

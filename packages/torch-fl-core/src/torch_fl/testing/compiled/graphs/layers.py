@@ -46,11 +46,13 @@ def _(at: Place) -> Program:
     )
 
 
-@graph("layers/convolution-kinds")
+@graph("layers/convolution-kinds", slow=True)
 def _(at: Place) -> Program:
     def kinds(x: Any, w: Any, v: Any) -> Any:
         deep = functional.conv2d(x, w, groups=4, dilation=2)
-        return functional.conv_transpose2d(deep, v, stride=2), functional.conv1d(x[:, :, 0], w[:, :, 0], groups=4)
+        return functional.conv_transpose2d(deep, v, stride=2), functional.conv1d(
+            x[:, :, 0], w[:, :, 0], groups=4
+        )
 
     given = (at.normal(2, 4, 8, 8), at.normal(8, 1, 3, 3), at.normal(8, 2, 2, 2))
     return Program(kinds, [given], tolerance=1e-4)
@@ -58,7 +60,7 @@ def _(at: Place) -> Program:
 
 @graph("layers/channels-last")
 def _(at: Place) -> Program:
-    conv = at.layer(lambda: nn.Conv2d(4, 8, 1).to(memory_format=torch.channels_last))
+    conv = at.layer(lambda: nn.Conv2d(4, 8, 1)).to(memory_format=torch.channels_last)
     x = at.normal(2, 4, 6, 6).to(memory_format=torch.channels_last)
     return Program(lambda x: functional.silu(conv(x)), [(x,)], [conv], tolerance=1e-4)
 
@@ -66,10 +68,18 @@ def _(at: Place) -> Program:
 @graph("layers/pools")
 def _(at: Place) -> Program:
     def pools(x: Any) -> Any:
+        return functional.max_pool2d(x, 2) + functional.avg_pool2d(x, 2), x.mean((2, 3))
+
+    return Program(pools, [(at.normal(2, 3, 8, 8, grad=True),)], gradients=True)
+
+
+@graph("layers/pools-more", slow=True)
+def _(at: Place) -> Program:
+    def pools(x: Any) -> Any:
         return (
-            functional.max_pool2d(x, 2),
+            functional.max_pool2d(x, 3, stride=2, padding=1, return_indices=True),
             functional.avg_pool2d(x, 3, 1, 1),
-            functional.adaptive_avg_pool2d(x, (2, 2)),
+            functional.adaptive_avg_pool2d(x, (3, 2)),
             functional.interpolate(x, scale_factor=2, mode="nearest"),
         )
 
@@ -100,7 +110,13 @@ def _(at: Place) -> Program:
 def _(at: Place) -> Program:
     return Program(
         lambda i, w, o: functional.embedding_bag(i, w, o, mode="mean") * 2,
-        [(at.integers(9, high=7), at.normal(7, 4), at.integers(3, low=0, high=1) + torch.tensor([0, 3, 5], device=at.device))],
+        [
+            (
+                at.integers(9, high=7),
+                at.normal(7, 4),
+                at.integers(3, low=0, high=1) + torch.tensor([0, 3, 5], device=at.device),
+            )
+        ],
     )
 
 
@@ -121,9 +137,7 @@ def _(at: Place) -> Program:
 def _(at: Place) -> Program:
     cell = at.layer(lambda: nn.LSTMCell(5, 6))
     given = (at.normal(3, 5, grad=True), at.normal(3, 6), at.normal(3, 6))
-    return Program(
-        lambda x, h, c: cell(x, (h, c)), [given], [cell], gradients=True, tolerance=1e-4
-    )
+    return Program(lambda x, h, c: cell(x, (h, c)), [given], [cell], gradients=True, tolerance=1e-4)
 
 
 @graph("layers/gru-steps", slow=True)
@@ -150,11 +164,15 @@ def _(at: Place) -> Program:
     return Program(attention, [given], gradients=True, tolerance=1e-4)
 
 
-@graph("layers/attention-masked")
+@graph("layers/attention-masked", slow=True)
 def _(at: Place) -> Program:
     def attention(q: Any, k: Any, m: Any) -> Any:
         scores = (q @ k.transpose(-2, -1)).div(4.0).masked_fill(m, float("-inf"))
-        return scores.softmax(-1) @ k, functional.scaled_dot_product_attention(q, k, k, attn_mask=~m)
+        return scores.softmax(-1) @ k, functional.scaled_dot_product_attention(
+            q, k, k, attn_mask=~m
+        )
 
     mask = torch.ones(8, 8, dtype=torch.bool).triu(1).to(at.device)
-    return Program(attention, [(at.normal(2, 2, 8, 16), at.normal(2, 2, 8, 16), mask)], tolerance=1e-4)
+    return Program(
+        attention, [(at.normal(2, 2, 8, 16), at.normal(2, 2, 8, 16), mask)], tolerance=1e-4
+    )

@@ -19,7 +19,7 @@ def _(at: Place) -> Program:
     return Program(epilogue, [given], gradients=True)
 
 
-@graph("matrices/batched")
+@graph("matrices/batched", slow=True)
 def _(at: Place) -> Program:
     def batched(x: Any, y: Any) -> Any:
         return torch.bmm(x, y).softmax(-1) @ y.transpose(1, 2), torch.einsum("bij,bjk->ik", x, y)
@@ -41,7 +41,12 @@ def _(at: Place) -> Program:
 @graph("matrices/vectors")
 def _(at: Place) -> Program:
     def vectors(m: Any, v: Any) -> Any:
-        return m @ v + 1, torch.dot(v, v), torch.outer(v, v).sum(0), torch.baddbmm(m[:, None], m[:, None, :1], m[:, None])
+        return (
+            m @ v + 1,
+            torch.dot(v, v),
+            torch.outer(v, v).sum(0),
+            torch.baddbmm(m[:, None], m[:, None, :1], m[:, None]),
+        )
 
     return Program(vectors, [(at.normal(7, 12), at.normal(12))])
 
@@ -61,7 +66,7 @@ def _(at: Place) -> Program:
     )
 
 
-@graph("matrices/padded-sizes")
+@graph("matrices/padded-sizes", slow=True)
 def _(at: Place) -> Program:
     # Sizes that a compiler would rather pad.
     given = (at.normal(67, 127, grad=True), at.normal(127, 255, grad=True))

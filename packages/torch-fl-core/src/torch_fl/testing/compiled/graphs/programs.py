@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..program import Place, Program, graph
+from ..program import Place, Program, eagerly, graph
 
 
 @graph("programs/no-grad")
@@ -22,12 +22,11 @@ def _(at: Place) -> Program:
 
 @graph("programs/inference-mode")
 def _(at: Place) -> Program:
-    @torch._dynamo.disable
     def function(x: Any) -> Any:
         with torch.inference_mode():
-            return compiled(x)
+            y = x * 2
+            return y.view(-1), y + 1
 
-    compiled = torch.compile(lambda x: (x.view(-1) * 2, x.view(-1), x))
     return Program(function, [(at.normal(2, 3),)])
 
 
@@ -66,7 +65,8 @@ def _(at: Place) -> Program:
             (x,) = ctx.saved_tensors
             return grad * 2 + x * 0
 
-    return Program(lambda x: Scale.apply(x).sin(), [(at.normal(6, grad=True),)], gradients=True)
+    apply: Any = Scale.apply
+    return Program(lambda x: apply(x).sin(), [(at.normal(6, grad=True),)], gradients=True)
 
 
 @graph("programs/condition")
@@ -83,7 +83,11 @@ def _(at: Place) -> Program:
     from torch._higher_order_ops.while_loop import while_loop
 
     def function(x: Any) -> Any:
-        return while_loop(lambda i, v: i < 4, lambda i, v: (i + 1, v * 2 + i), (torch.zeros((), dtype=torch.int64, device=x.device), x))
+        return while_loop(
+            lambda i, v: i < 4,
+            lambda i, v: (i + 1, v * 2 + i),
+            (torch.zeros((), dtype=torch.int64, device=x.device), x),
+        )
 
     return Program(function, [(at.normal(5),)])
 
@@ -104,11 +108,11 @@ def _(at: Place) -> Program:
     class Counter(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.register_buffer("seen", torch.zeros(()))
-            self.register_buffer("mean", torch.zeros(4))
+            self.seen = nn.Buffer(torch.zeros(()))
+            self.mean = nn.Buffer(torch.zeros(4))
 
         def forward(self, x: Any) -> Any:
-            self.seen += 1
+            self.seen.add_(1)
             self.mean.lerp_(x.detach().mean(0), 0.5)
             return x - self.mean, self.mean
 
@@ -140,7 +144,7 @@ def _(at: Place) -> Program:
         torch._dynamo.graph_break()
         return y * 2, y.view(-1)
 
-    return Program(function, [(at.normal(3, 4, grad=True),)], gradients=True, breaks=1)
+    return Program(function, [(at.normal(3, 4, grad=True),)], gradients=True)
 
 
 @graph("programs/nested-compile")
@@ -149,7 +153,7 @@ def _(at: Place) -> Program:
     return Program(lambda x: inner(x + 1).sum(0), [(at.normal(3, 4, grad=True),)], gradients=True)
 
 
-@graph("programs/hooks")
+@graph("programs/hooks", slow=True)
 def _(at: Place) -> Program:
     layer = at.layer(lambda: nn.Linear(4, 4))
     layer.register_forward_hook(lambda module, given, made: made * 2)
@@ -159,7 +163,9 @@ def _(at: Place) -> Program:
         y.register_hook(lambda grad: grad * 3)
         return y.tanh()
 
-    return Program(function, [(at.normal(2, 4, grad=True),)], [layer], gradients=True, tolerance=1e-4)
+    return Program(
+        function, [(at.normal(2, 4, grad=True),)], [layer], gradients=True, tolerance=1e-4
+    )
 
 
 @graph("programs/numpy")
@@ -174,12 +180,12 @@ def _(at: Place) -> Program:
 def _(at: Place) -> Program:
     model = at.layer(lambda: nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 4))).eval()
 
-    @torch._dynamo.disable
+    @eagerly
     def function(x: Any) -> Any:
         with torch.no_grad():
             return compiled(x)
 
-    compiled = torch.compile(model, options={"freezing": True})
+    compiled: Any = torch.compile(model, options={"freezing": True})
     return Program(function, [(at.normal(3, 8),)], tolerance=1e-4)
 
 

@@ -109,7 +109,7 @@ def _(at: Place) -> Program:
         generator.manual_seed(5)
         return x + torch.rand(x.shape, generator=generator, device=x.device)
 
-    return Program(drawn, [(at.normal(6),)], breaks=1)
+    return Program(drawn, [(at.normal(6),)])
 
 
 @graph("random/seeded-inside")
@@ -118,4 +118,4 @@ def _(at: Place) -> Program:
         torch.manual_seed(3)
         return x + torch.rand_like(x)
 
-    return Program(seeded, [(at.normal(6),)], breaks=1, options=EAGER)
+    return Program(seeded, [(at.normal(6),)], options=EAGER)

@@ -50,7 +50,7 @@ def _(at: Place) -> Program:
     return Program(scans, [(at.normal(5, 18),)])
 
 
-@graph("reductions/norms")
+@graph("reductions/norms", slow=True)
 def _(at: Place) -> Program:
     def norms(x: Any) -> Any:
         return x.norm(), torch.linalg.vector_norm(x, 1, dim=-1), x.norm(dim=0, keepdim=True) + x

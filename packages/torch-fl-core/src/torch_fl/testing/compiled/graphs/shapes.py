@@ -17,7 +17,7 @@ def _(at: Place) -> Program:
     return Program(function, [(at.normal(n),) for n in (3, 9, 65, 1, 0)], dynamic=True)
 
 
-@graph("shapes/reduction")
+@graph("shapes/reduction", slow=True)
 def _(at: Place) -> Program:
     def function(x: Any) -> Any:
         return x.softmax(-1).sum(0), x.mean()
@@ -31,7 +31,7 @@ def _(at: Place) -> Program:
 @graph("shapes/matrices")
 def _(at: Place) -> Program:
     def function(x: Any, w: Any) -> Any:
-        return (x @ w).relu().view(x.shape[0], 2, -1)
+        return (x @ w).relu().view(x.shape[0], 2, 2)
 
     calls = [(at.normal(n, 6), at.normal(6, 4)) for n in (2, 5, 1, 0)]
     return Program(function, calls, dynamic=True)
@@ -62,6 +62,8 @@ def _(at: Place) -> Program:
 @graph("shapes/factories")
 def _(at: Place) -> Program:
     def function(x: Any, n: int) -> Any:
-        return torch.full((n, x.shape[0]), 2.0, device=x.device) + x, torch.zeros(n, device=x.device)
+        return torch.full((n, x.shape[0]), 2.0, device=x.device) + x, torch.zeros(
+            n, device=x.device
+        )
 
     return Program(function, [(at.normal(3), 4), (at.normal(5), 7)], dynamic=True)

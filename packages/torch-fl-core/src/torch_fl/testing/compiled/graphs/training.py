@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from ..program import Place, Program, graph
+from ..program import Place, Program, eagerly, graph
 
 
 @graph("training/mlp")
@@ -22,14 +22,16 @@ def _(at: Place) -> Program:
 @graph("training/convolution")
 def _(at: Place) -> Program:
     def make() -> nn.Module:
-        return nn.Sequential(nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3))
+        return nn.Sequential(
+            nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.Flatten(), nn.Linear(64, 3)
+        )
 
     model = at.layer(make)
     calls = [(at.normal(3, 2, 6, 6),), (at.normal(3, 2, 6, 6),)]
     return Program(model, calls, [model], gradients=True, tolerance=1e-3)
 
 
-@graph("training/transformer-block")
+@graph("training/transformer-block", slow=True)
 def _(at: Place) -> Program:
     def make() -> nn.Module:
         return nn.TransformerEncoderLayer(16, 2, 32, dropout=0.0, batch_first=True, norm_first=True)
@@ -39,7 +41,7 @@ def _(at: Place) -> Program:
     return Program(model, [given], [model], gradients=True, tolerance=1e-3)
 
 
-@graph("training/embedding-tied")
+@graph("training/embedding-tied", slow=True)
 def _(at: Place) -> Program:
     table = at.layer(lambda: nn.Embedding(13, 8))
 
@@ -57,7 +59,9 @@ def _(at: Place) -> Program:
         y = checkpoint(lambda v: layer(v).sin() * v, x, use_reentrant=False)
         return checkpoint(lambda v: layer(v).cos(), y, use_reentrant=False)
 
-    return Program(function, [(at.normal(4, 8, grad=True),)], [layer], gradients=True, tolerance=1e-4)
+    return Program(
+        function, [(at.normal(4, 8, grad=True),)], [layer], gradients=True, tolerance=1e-4
+    )
 
 
 @graph("training/adamw")
@@ -82,14 +86,14 @@ def _(at: Place) -> Program:
     return Program(lambda: optimizer.step(), [(), (), ()], [layer], tolerance=1e-4)
 
 
-@graph("training/whole-step")
+@graph("training/whole-step", slow=True)
 def _(at: Place) -> Program:
     # Backward and optimizer outside of the compiled function, several times.
     model = at.layer(lambda: nn.Linear(6, 2))
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     loss_of = torch.compile(lambda x, y: functional.mse_loss(model(x), y))
 
-    @torch._dynamo.disable
+    @eagerly
     def step(x: Any, y: Any) -> Any:
         optimizer.zero_grad()
         loss = loss_of(x, y)
@@ -118,13 +122,13 @@ def _(at: Place) -> Program:
     return Program(function, [given], [layer], gradients=True, tolerance=3e-2)
 
 
-@graph("training/autocast-outside")
+@graph("training/autocast-outside", slow=True)
 def _(at: Place) -> Program:
     layer = at.layer(lambda: nn.Linear(8, 8))
     kind = at.type
     compiled = torch.compile(lambda x: layer(x).relu())
 
-    @torch._dynamo.disable
+    @eagerly
     def function(x: Any) -> Any:
         with torch.autocast(kind, dtype=torch.bfloat16):
             y = compiled(x)
@@ -134,7 +138,7 @@ def _(at: Place) -> Program:
     return Program(function, [given], [layer], gradients=True, tolerance=3e-2)
 
 
-@graph("training/accumulated-gradients")
+@graph("training/accumulated-gradients", slow=True)
 def _(at: Place) -> Program:
     model = at.layer(lambda: nn.Linear(4, 4, bias=False))
 
@@ -145,7 +149,7 @@ def _(at: Place) -> Program:
     return Program(function, [(x,), (x,)], [model], gradients=True, tolerance=1e-4)
 
 
-@graph("training/frozen-parts")
+@graph("training/frozen-parts", slow=True)
 def _(at: Place) -> Program:
     model = at.layer(lambda: nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 2)))
     for parameter in model[0].parameters():

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from ..program import Place, Program, graph
+from ..program import Place, Program, eagerly, graph
 
 
 @graph("views/mutation")
@@ -72,7 +72,13 @@ def _(at: Place) -> Program:
         return x * 2 + 1, x.reshape(-1)[::3]
 
     base = at.normal(9, 16)
-    forms = [base[1::2], base[:, 3:11], base.t(), base[:1].expand(4, 16), base.as_strided((3, 4), (20, 2), 5)]
+    forms = [
+        base[1::2],
+        base[:, 3:11],
+        base.t(),
+        base[:1].expand(4, 16),
+        base.as_strided((3, 4), (20, 2), 5),
+    ]
     return Program(strided, [(form,) for form in forms[:3]], dynamic=False)
 
 
@@ -153,7 +159,7 @@ def _(at: Place) -> Program:
         weight = torch.ones(3, device=x.device, requires_grad=True)
         return (x * weight).sum(), weight
 
-    @torch._dynamo.disable
+    @eagerly
     def run(x: Any) -> Any:
         loss, _ = compiled(x)
         x.add_(1)  # the backward pass needs what x was

@@ -1,0 +1,119 @@
+"""Owns: calls of torch.flagos in traced functions: devices, streams, events, what is known of them.
+
+Reason: Dynamo has lists of the functions of torch.cuda, and of each other device inside PyTorch,
+that it takes as constants, puts into the graph or handles itself; the functions of a device from
+outside are traced into, down to C++ functions that it cannot follow, and each is a graph break.
+Those of torch.flagos are added to the lists by name, with the treatment that torch.cuda's and
+torch.accelerator's have. Dated 2026-11, torch 2.11 to 2.14; 2.11 has no list of the contexts that
+choose a device, and breaks there. Held by tests/compile/test_compile_contracts.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import torch
+
+from torch_fl._compat.importing import when_imported
+
+__all__ = ["install"]
+
+# As long as the process lives.
+CONSTANT = (
+    "device_count",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "is_available",
+    "is_bf16_supported",
+)
+# Guarded: another answer makes another graph.
+GUARDED = ("current_device", "is_initialized")
+# What Dynamo does with torch.accelerator's functions of these names, it does with ours.
+AS_ACCELERATOR = ("current_stream", "synchronize")
+# Calls in the graph.
+IN_GRAPH = ("_exchange_device", "_maybe_exchange_device", "stream")
+# Not traced into, as torch.manual_seed and torch.cuda's: they change what lies outside the graph.
+SKIPPED = (
+    *("get_rng_state", "get_rng_state_all", "set_rng_state", "set_rng_state_all"),
+    *("manual_seed", "manual_seed_all", "seed", "seed_all", "initial_seed"),
+)
+
+
+def install() -> None:
+    """Adds _flagos()' functions when Dynamo's modules are imported."""
+    when_imported("torch._dynamo.trace_rules", _add_rules)
+    when_imported("torch._dynamo.utils", _add_constants)
+    when_imported("torch._dynamo.variables.torch", _add_handlers)
+    when_imported("torch._dynamo.variables.user_defined", _add_classes)
+    when_imported("torch._dynamo.variables.ctx_manager", _add_contexts)
+
+
+def _flagos() -> Any:
+    return torch.get_device_module("flagos")
+
+
+def _add_rules(rules: Any) -> None:
+    names = (*CONSTANT, *GUARDED, *AS_ACCELERATOR, *IN_GRAPH)
+    in_graph = rules.TorchInGraphFunctionVariable
+    rules.torch_name_rule_map.append({f"torch.flagos.{name}": in_graph for name in names})
+    skipped = rules.SkipFunctionVariable
+    rules.torch_name_rule_map.append({f"torch.flagos.{name}": skipped for name in SKIPPED})
+
+
+def _add_constants(module: Any) -> None:
+    module.common_constant_types.add(_flagos().DeviceProperties)
+
+
+def _add_handlers(module: Any) -> None:
+    for name in CONSTANT:
+        module.constant_fold_functions[getattr(_flagos(), name)] = None
+    for name in GUARDED:
+        module.constant_fold_functions[getattr(_flagos(), name)] = None
+        module.constant_fold_functions_need_guards[getattr(_flagos(), name)] = None
+    variable = module.TorchInGraphFunctionVariable
+    others = variable._get_handlers  # makes its table when it is first asked, and keeps it
+
+    @functools.cache
+    def handlers() -> dict[Any, Any]:
+        table = dict(others())
+        for name in AS_ACCELERATOR:
+            known = table.get(getattr(torch.accelerator, name))
+            if known is not None:
+                table[getattr(_flagos(), name)] = known
+        return table
+
+    variable._get_handlers = staticmethod(handlers)
+
+
+def _add_classes(module: Any) -> None:
+    variable = module.UserDefinedClassVariable
+    others = variable._in_graph_classes
+
+    @functools.cache
+    def classes() -> set[type]:
+        return {*others(), _flagos().Stream, _flagos().Event}
+
+    variable._in_graph_classes = staticmethod(classes)
+
+
+def _add_contexts(module: Any) -> None:
+    register = getattr(module, "register_device_context_manager", None)
+    if register is None:
+        return
+
+    class FlagosDeviceVariable(module.GenericDeviceVariable):  # type: ignore[misc]
+        """`with torch.flagos.device(index):`"""
+
+        _exchange_fn = staticmethod(_flagos()._exchange_device)
+        _maybe_exchange_fn = staticmethod(_flagos()._maybe_exchange_device)
+        _get_device_index_fn = staticmethod(_flagos()._get_device_index)
+
+        def module_name(self) -> str:
+            return "torch.flagos"
+
+        def python_type(self) -> Any:
+            return _flagos().device
+
+    register(_flagos().device, FlagosDeviceVariable)

@@ -1,0 +1,69 @@
+"""Owns: random operators that a backward pass repeats, with the state that the forward pass had.
+
+Activation checkpointing puts such an operator between two of PyTorch's that keep the generator's
+state and give it back; they know the generators of some devices by name. On the host a call of them
+becomes one operator of ours that does both with flagos' generator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+SAVES = "+saves"
+RESTORES = "+restores"
+
+# PyTorch's names, and ours for the forms of an operator.
+_FORMS = {"run_and_save_rng_state": SAVES, "run_with_rng_state": RESTORES}
+
+
+def form(target: Any) -> str:
+    """Which of the two a graph's node calls, empty for none."""
+    if isinstance(target, torch._ops.HigherOrderOperator):
+        return _FORMS.get(target.name(), "")
+    return ""
+
+
+def signature(arguments: str, form: str) -> str:
+    """The signature, as a schema has it after the name, of an operator's form."""
+    if form == SAVES:
+        given, _, results = arguments.rpartition(" -> ")
+        return f"{given} -> (Tensor, {results})"
+    if form == RESTORES:
+        comma = "" if arguments.startswith("()") else ", "
+        return f"(Tensor rng_state{comma}{arguments.removeprefix('(')}"
+    return arguments
+
+
+def around(call: Callable[..., Any], form: str, index: int) -> Callable[..., Any]:
+    """`call`, which draws from the generator of flagos device `index`, in a form."""
+    module = torch.get_device_module("flagos")
+
+    def saves(*args: Any, **kwargs: Any) -> Any:
+        state = module.get_rng_state(index)
+        return state, call(*args, **kwargs)
+
+    def restores(rng_state: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        now = module.get_rng_state(index)
+        module.set_rng_state(rng_state, index)
+        try:
+            return call(*args, **kwargs)
+        finally:
+            module.set_rng_state(now, index)
+
+    return {SAVES: saves, RESTORES: restores}.get(form, call)
+
+
+def fake_around(fake: Callable[..., Any], form: str, index: int) -> Callable[..., Any]:
+    """The same for what an operator's results look like."""
+
+    def saves(*args: Any, **kwargs: Any) -> Any:
+        size = torch.get_device_module("flagos").get_rng_state(index).numel()
+        return torch.empty(size, dtype=torch.uint8, device="cpu"), fake(*args, **kwargs)
+
+    def restores(rng_state: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        return fake(*args, **kwargs)
+
+    return {SAVES: saves, RESTORES: restores}.get(form, fake)
