@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import operator
 from typing import Any
 
 import pytest
@@ -247,11 +248,11 @@ def test_autocast_of_flagos_is_guarded_and_holds_in_the_backward_pass() -> None:
 
 @pytest.mark.parametrize("name", ["run_and_save_rng_state", "run_with_rng_state"])
 def test_operators_of_random_states_take_flagos(name: str) -> None:
-    operator = getattr(torch._prims.rng_prims, name)
-    assert operator.name() == name
-    assert torch._C.DispatchKey.PrivateUse1 in operator.py_kernels
-    assert torch._C.DispatchKey.BackendSelect in operator.py_kernels
-    assert random_states.form(operator)
+    around = getattr(torch._prims.rng_prims, name)
+    assert around.name() == name
+    assert torch._C.DispatchKey.PrivateUse1 in around.py_kernels
+    assert torch._C.DispatchKey.BackendSelect in around.py_kernels
+    assert random_states.form(around)
 
 
 @pytest.mark.parametrize("fallback", [False, True])
@@ -295,6 +296,32 @@ def test_random_numbers_are_flagos_own(backend: str, fallback: bool) -> None:
 
 
 # -- torch_fl.compile
+
+
+def test_states_in_graphs_have_the_size_of_flagos_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    mode = fake_tensor.FakeTensorMode()
+    with mode:
+        state, x = torch.empty(5056, dtype=torch.uint8), torch.empty(3, device=FLAGOS)
+    prims, rand = torch._prims.rng_prims, torch.ops.aten.rand_like.default
+    graph = torch.fx.Graph()
+    given, value = graph.placeholder("rng_state_output_0"), graph.placeholder("x")
+    given.meta["val"], value.meta["val"] = state, x
+    saved = graph.call_function(prims.run_and_save_rng_state, (rand, value))
+    out = graph.call_function(operator.getitem, (saved, 0))
+    out.meta["val"] = state
+    repeated = graph.call_function(prims.run_with_rng_state, (given, rand, value))
+    graph.output((out, repeated))
+    module = torch.fx.GraphModule(torch.nn.Module(), graph)
+    assert random_states.sized(module, [state, x]) == [state, x]
+    size = torch.Size([16])
+    monkeypatch.setattr(
+        torch.flagos, "get_rng_state", lambda device: torch.empty(size, dtype=torch.uint8)
+    )
+    first, second = random_states.sized(module, [state, x])
+    assert (first.shape, first.dtype, first.device.type) == (size, torch.uint8, "cpu")
+    assert second is x
+    assert given.meta["val"] is first
+    assert out.meta["val"].shape == size
 
 
 def test_ordering_of_stream_calls_is_known_by_its_name() -> None:

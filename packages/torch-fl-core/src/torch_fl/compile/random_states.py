@@ -7,10 +7,13 @@ becomes one operator of ours that does both with flagos' generator.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
+from torch.fx import GraphModule
+
+from torch_fl.compile.renaming import graph_modules
 
 SAVES = "+saves"
 RESTORES = "+restores"
@@ -24,6 +27,31 @@ def form(target: Any) -> str:
     if isinstance(target, torch._ops.HigherOrderOperator):
         return _FORMS.get(target.name(), "")
     return ""
+
+
+def sized(graph: GraphModule, inputs: Sequence[Any]) -> list[Any]:
+    """Gives states in a graph the size that flagos' have, and returns the graph's inputs with them:
+    what puts the operators into a graph takes the states of devices that it does not know for the
+    CPU's."""
+    placed = dict(zip(graph.graph.find_nodes(op="placeholder"), inputs, strict=False))
+    for module in graph_modules(graph):
+        for node in module.graph.nodes:
+            if form(node.target) == SAVES:
+                states = [user for user in node.users if user.args == (node, 0)]
+            elif form(node.target) == RESTORES:
+                states = [node.args[0]]
+            else:
+                continue
+            for state in states:
+                fake = state.meta["val"] = _state_like(state.meta["val"])
+                if state in placed:
+                    placed[state] = fake
+    return [*placed.values(), *inputs[len(placed) :]]
+
+
+def _state_like(fake: torch.Tensor) -> torch.Tensor:
+    size = torch.get_device_module("flagos").get_rng_state(0).numel()
+    return fake if fake.numel() == size else fake.new_empty(size)
 
 
 def signature(arguments: str, form: str) -> str:

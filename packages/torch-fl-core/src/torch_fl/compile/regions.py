@@ -11,7 +11,14 @@ import torch
 from torch.fx import GraphModule, Node
 
 from torch_fl import _C
-from torch_fl.compile import cache_key, eager_calls, host_streams, packages, triton_device
+from torch_fl.compile import (
+    cache_key,
+    eager_calls,
+    host_streams,
+    packages,
+    random_states,
+    triton_device,
+)
 from torch_fl.compile import target as targets
 from torch_fl.compile.renaming import FLAGOS, Renaming, mentions
 from torch_fl.plugins import selection
@@ -58,6 +65,7 @@ def enter(graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
     targets.check()
     if targets.is_triton_device():
         return Region(list(inputs), None)
+    inputs = random_states.sized(graph, inputs)
     mark = {
         "devices": [_flagos_index(value) for value in _outputs(graph)],
         "eager": eager_calls.keep(graph),
