@@ -135,7 +135,8 @@ def test_it_takes_no_time(machine: PretendMachine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("visible", "found"), [("0", True), ("1,0", True), ("2", False), ("7,0", False), ("GPU-3", True)]
+    ("visible", "found"),
+    [("0", True), ("1,0", True), ("2", False), ("7,0", False), ("GPU-3", True)],
 )
 def test_a_number_that_no_gpu_has(
     machine: PretendMachine, monkeypatch: pytest.MonkeyPatch, visible: str, found: bool

@@ -127,7 +127,10 @@ def deterministic() -> Iterator[None]:
 
 
 def kernels(step: Step) -> dict[str, int]:
-    """How often each kernel, copy and fill ran on the GPU in a step."""
+    """How often each kernel, copy and fill ran on the GPU in a step.
+
+    PyTorch's profiler gives them to the device PrivateUse1 where one is in use.
+    """
     from torch.autograd import DeviceType
     from torch.profiler import ProfilerActivity, profile
 
@@ -137,7 +140,7 @@ def kernels(step: Step) -> dict[str, int]:
         torch.cuda.synchronize()
     seen: Counter[str] = Counter()
     for event in found.events() or []:
-        on_gpu = event.device_type == DeviceType.CUDA and not event.is_user_annotation
+        on_gpu = event.device_type != DeviceType.CPU and not event.is_user_annotation
         if on_gpu and not _TRACING.match(event.name):
             seen[event.name] += 1
     return dict(seen)

@@ -44,8 +44,12 @@ class Configuration:
 
     @contextmanager
     def in_force(self, more: Mapping[str, str]) -> Iterator[None]:
-        """Set the variables, and ``more``, for the processes that are started inside."""
-        variables = {**more, **self.variables}
+        """Set the variables, and ``more``, for the processes that are started inside.
+
+        Some of PyTorch's databases go through sets of strings: two runs have the same samples only
+        where strings hash alike.
+        """
+        variables = {"PYTHONHASHSEED": "0", **more, **self.variables}
         with _lock:
             before = {name: os.environ.get(name) for name in variables}
             os.environ.update(variables)
