@@ -7,12 +7,11 @@ real compilations for a stock target.
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
 from throwaway import Shelf, install
-from triton_children import record, run, said
+from triton_children import record, said
 from triton_wheels import WHEELS
 
 from torch_fl._compat import triton_compiler
@@ -194,66 +193,3 @@ def test_64_bit_operands_are_refused_with_what_to_change() -> None:
         _compile({}, types=types, guards=guard)
     with pytest.raises(KernelRefused, match=r"out \(\*fp64\).*torch\.float32"):
         _compile({}, types={**_TYPES, "out": "*fp64"}, guards=guard)
-
-
-_PROMOTED = """
-import triton, triton_recorder
-triton.runtime.driver.set_active(
-    triton_recorder.Recorder(triton.backends.compiler.GPUTarget("cuda", 90, 32)))
-from torch._subclasses import FakeTensorMode
-told = {}
-
-def refused(name, function, *arguments):
-    try:
-        torch.compile(function)(*arguments)
-    except Exception as error:
-        told[name] = str(error)
-
-refused("index", lambda x: x.expand(2**31 + 8, 2).sum(0), torch.ones(1, 2, device="flagos"))
-refused("operand", lambda i: i + 1, torch.ones(4, dtype=torch.int64, device="flagos"))
-torch.compile(lambda x: x + 1)(torch.ones(4, device="flagos"))
-told["fine"] = len(triton_recorder.LAUNCHED)
-print(json.dumps(told))
-"""
-
-
-def test_inductors_64_bit_kernels_are_refused_in_both_forms(shelf: Shelf, tmp_path: Path) -> None:
-    told = said(shelf, "wide", _PROMOTED, tmp_path)
-    assert "indices are 64 bits wide" in told["index"]
-    assert "2**31 elements or more" in told["index"]
-    assert "operands are 64 bits wide: in_ptr0 (*i64)" in told["operand"]
-    assert told["fine"] == 1
-
-
-_ONE_GRAPH = 'torch.compile(lambda x: x + 1)(torch.ones(4, device="flagos"))'
-
-
-def test_a_triton_without_the_targets_backend_says_what_to_install(
-    shelf: Shelf, tmp_path: Path
-) -> None:
-    child = run(shelf, "absent", _ONE_GRAPH, tmp_path)
-    assert child.returncode
-    assert "has no backend 'absent': it has amd, nvidia" in child.stderr
-    assert "Install triton-absent of its maker." in child.stderr
-
-
-def test_no_triton_says_what_to_install(shelf: Shelf, tmp_path: Path) -> None:
-    child = run(shelf, "absent", f"sys.modules['triton'] = None\n{_ONE_GRAPH}", tmp_path)
-    assert child.returncode
-    assert "there is no package 'triton' in this environment" in child.stderr
-    assert "Install triton-absent of its maker." in child.stderr
-
-
-def test_what_fails_when_triton_is_imported_is_raised_by_the_first_kernel(
-    shelf: Shelf, tmp_path: Path
-) -> None:
-    code = (
-        "import accel_triton.registry as there\n"
-        "there.registry.strategies['theirs']['header_file'] = list\n"
-        "import triton\n"  # works: others need it too
-        f"{_ONE_GRAPH}"
-    )
-    child = run(shelf, "accel", code, tmp_path, "accel-triton")
-    assert child.returncode
-    assert "does not cover the strategies that 'theirs' has" in child.stderr
-    assert "header_file (1 of 2). This Triton is newer than the plugin" in child.stderr

@@ -11,6 +11,7 @@ from children import run_child
 from throwaway import Shelf
 
 HERE = Path(__file__).parent
+TIMEOUT_S = 900.0  # a dozen compilations take half a minute of one core, and cores are shared
 
 _BEGIN = """
 import json, os, sys
@@ -23,6 +24,7 @@ def run(shelf: Shelf, plugin: str, code: str, folder: Path, *wheels: str, **env:
     path = [shelf.site(plugin, *wheels), str(HERE), os.environ.get("PYTHONPATH", "")]
     return run_child(
         _BEGIN + code,
+        timeout=TIMEOUT_S,
         **{
             "PYTHONPATH": os.pathsep.join(filter(None, path)),
             "FLAGOS_PLUGIN": plugin,

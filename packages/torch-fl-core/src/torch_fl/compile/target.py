@@ -11,6 +11,8 @@ import functools
 import importlib.util
 from typing import Any
 
+import torch
+
 from torch_fl import settings
 from torch_fl.compile import flagtree
 from torch_fl.plugins import selection
@@ -51,6 +53,9 @@ def check() -> None:
     """Raises RuntimeError, with the next step, where nothing can be compiled for flagos here."""
     if settings.FLAGOS_USE_FLAGTREE.read():
         flagtree.require_flagtree()
+    target = profile()
+    if target and torch._inductor.config.cpp_wrapper:
+        _check_wrapper(target)
     if is_triton_device():
         _check_triton()
     elif isinstance(selection.current().runtime, AbiRuntime):
@@ -58,6 +63,15 @@ def check() -> None:
             f"The plugin {by_name()} names no Triton target, so torch.compile has no compiler for "
             'its device. Run the model without torch.compile, or with backend="aot_eager"; the '
             "plugin's hook torch_fl_triton_target is what it lacks."
+        )
+
+
+def _check_wrapper(target: TritonTarget) -> None:
+    if is_triton_device() or not target.cpp_wrapper:
+        raise RuntimeError(
+            f"The plugin {by_name()} has no C++ wrapper for compiled graphs, which "
+            "cpp_wrapper=True and AOTInductor need. Compile with torch.compile and without "
+            "cpp_wrapper; to deploy, save the exported program and compile it where it runs."
         )
 
 

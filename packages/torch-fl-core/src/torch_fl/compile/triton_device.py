@@ -6,6 +6,7 @@ when Inductor or Triton is imported, and only where the plugin asks for it.
 
 from __future__ import annotations
 
+import functools
 import logging
 import pkgutil
 from collections.abc import Callable
@@ -42,15 +43,25 @@ def settings() -> dict[str, Any]:
     found: dict[str, Any] = {}
     if profile.compile_threads is not None:
         found["compile_threads"] = profile.compile_threads
-    if target.is_triton_device():
+    alone = target.is_triton_device()
+    if alone or not profile.cudagraphs:
+        if torch._inductor.config.triton.cudagraphs:
+            _without_graphs(target.by_name())
         found["triton.cudagraphs"] = False
-        if not triton_inductor.is_usable(profile.backend):
-            found["use_static_cuda_launcher"] = False  # it is PyTorch's own code for its devices
+    if alone and not triton_inductor.is_usable(profile.backend):
+        found["use_static_cuda_launcher"] = False  # it is PyTorch's own code for its devices
     known = torch._inductor.config.get_config_copy()
     for name in profile.settings.keys() - known.keys():
         _log.warning("%s forces the setting %r, which this Inductor lacks.", target.by_name(), name)
     found |= profile.settings
     return {name: value for name, value in found.items() if name in known}
+
+
+@functools.cache
+def _without_graphs(plugin: str) -> None:
+    _log.warning(
+        'The plugin %s has no CUDA graphs: mode="reduce-overhead" compiles without them.', plugin
+    )
 
 
 def hooks() -> triton_compiler.CompilerHooks | None:
