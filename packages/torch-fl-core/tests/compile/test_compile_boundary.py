@@ -4,7 +4,6 @@ they share, keep alive and count."""
 from __future__ import annotations
 
 import gc
-import statistics
 import threading
 import time
 import weakref
@@ -369,5 +368,5 @@ def test_the_boundary_costs_little() -> None:
         return (time.perf_counter() - begin) / calls * 1e6
 
     # In turns, and the best of many: other processes share the machine.
-    differences = [cost(bounded, ours) - cost(call, theirs) for _ in range(25)]
-    assert statistics.quantiles(differences, n=4)[0] < 3.0
+    both = [(cost(bounded, ours), cost(call, theirs)) for _ in range(40)]
+    assert min(one for one, _ in both) - min(other for _, other in both) < 3.0
