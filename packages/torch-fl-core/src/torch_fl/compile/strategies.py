@@ -1,8 +1,8 @@
 """Owns: registering a plugin's strategies with the registry of a maker's Triton.
 
-FlagTree's backend for Ascend asks its framework (torch_npu, mindspore) for what it needs through
-such a registry: any category may be added, and each strategy that is missing would only be noticed
-when a kernel needs it. So all are compared when they are registered.
+A maker's Triton may ask the framework for what it needs through such a registry, by a category for
+each framework: any may be added, and a strategy that is missing would only be noticed when a kernel
+needs it. So all are compared when they are registered.
 """
 
 from __future__ import annotations
