@@ -1,7 +1,7 @@
-"""Owns: tests of tensors that are not one strided piece of memory: sparse, quantized, nested.
+"""Owns: tests of tensors that are not one strided piece of memory: sparse, quantized, jagged.
 
-Sparse and quantized tensors and the jagged nested layout work as on the CPU; strided nested and
-mkldnn tensors are refused with words that say what to do.
+They work as on the CPU; mkldnn tensors are refused with words that say what to do. Nested tensors
+of the strided layout are in test_nested.py.
 """
 
 from __future__ import annotations
@@ -494,28 +494,11 @@ def test_jagged_moves_and_trains() -> None:
 
 
 REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
-    "nested construction": (
-        lambda: torch.nested.nested_tensor([torch.ones(2, device=D)], layout=torch.strided),
-        "jagged",
-    ),
-    "nested device argument": (
-        lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.strided, device=D) * 2,
-        "jagged",
-    ),
-    "nested from tensors": (
-        lambda: torch.nested.as_nested_tensor([torch.ones(2, device=D)], layout=torch.strided),
-        "jagged",
-    ),
-    "nested to": (
-        lambda: torch.nested.nested_tensor([torch.ones(2)], layout=torch.strided).to(D),
-        "jagged",
-    ),
     "mkldnn": (lambda: torch.ones(2, 2, device=D).to_mkldnn(), "CPU|cpu"),
     "mkldnn to": (lambda: torch.ones(2, 2).to_mkldnn().to(D), "mkldnn"),  # PyTorch's own words
 }
 
 
-@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors:UserWarning")
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_is_refused_says_what_to_do(name: str) -> None:
     function, advice = REFUSED[name]
@@ -526,24 +509,6 @@ def test_what_is_refused_says_what_to_do(name: str) -> None:
     assert "flagos" in text
     assert "DispatchKeySet" not in text
     assert torch.ones(2, device=D).sum().item() == 2
-
-
-def test_a_nested_tensor_that_needs_gradients_is_refused_and_the_process_lives_on() -> None:
-    output = output_of_child(
-        """
-        import torch, torch_fl
-        parts = [torch.ones(2, device="flagos", requires_grad=True)]
-        for make in (torch.nested.as_nested_tensor, torch.nested.nested_tensor):
-            try:
-                make(parts, layout=torch.strided)
-            except (NotImplementedError, RuntimeError) as refusal:
-                assert "jagged" in str(refusal)
-            else:
-                raise AssertionError("was not refused")
-        print("alive")
-        """
-    )
-    assert output.strip() == "alive"
 
 
 SECOND_DEVICE = """

@@ -4,7 +4,6 @@
 
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
-#include <ATen/ops/_nested_tensor_from_mask_left_aligned_ops.h>
 
 #include "aten/own_operators.h"
 #include "aten/plain.h"
@@ -31,10 +30,6 @@ int64_t choose(const at::Tensor& query, const at::Tensor& key, const at::Tensor&
       target_attention(query, key, value, mask, dropout_p, is_causal, scale, enable_gqa));
 }
 
-// Asked by PyTorch's Transformer encoder before it packs padded sequences into a nested tensor. flagos
-// has no strided nested tensors: with this answer the encoder goes on with padded ones.
-bool no_nested_from_mask(const at::Tensor&, const at::Tensor&) { return false; }
-
 }  // namespace
 
 at::SDPBackend target_attention(const at::Tensor& query, const at::Tensor& key,
@@ -54,8 +49,6 @@ at::SDPBackend target_attention(const at::Tensor& query, const at::Tensor& key,
 }
 
 void install_attention() {
-  routing::Typed<at::_ops::_nested_tensor_from_mask_left_aligned>::install_core(
-      &no_nested_from_mask);
   using at::native::_fused_sdp_choice_stub;
   at::native::RegisterPRIVATEUSE1Dispatch<
       std::remove_reference_t<decltype(_fused_sdp_choice_stub)>>(_fused_sdp_choice_stub, &choose);

@@ -83,10 +83,11 @@ class AliasImpl final : public c10::TensorImpl {
   }
 
   // A view that a kernel made of an alias takes part in autograd as the caller's tensor does, and
-  // counts versions with it.
+  // counts versions with it. (A part of a nested tensor is none.)
   static void restore_autograd(c10::TensorImpl& view, const c10::TensorImpl& source) {
     auto& keys = view.*(&AliasImpl::key_set_);
-    keys = keys | (source.key_set() & kAutogradKeys);
+    keys = keys | without(source.key_set() & kAutogradKeys,
+                          c10::DispatchKeySet(c10::DispatchKey::AutogradNestedTensor));
     view.*(&AliasImpl::version_counter_) = source.version_counter();
   }
 

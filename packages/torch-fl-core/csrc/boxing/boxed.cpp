@@ -4,6 +4,8 @@
 #include <ATen/TracerMode.h>
 #include <ATen/core/ivalue.h>
 #include <ATen/ops/_nested_tensor_size_native.h>
+#include <ATen/ops/_nested_tensor_storage_offsets_native.h>
+#include <ATen/ops/_nested_tensor_strides_native.h>
 
 #include <optional>
 #include <string_view>
@@ -32,6 +34,8 @@ DispatchKey target_key(DispatchKey flagos_key) {
       return target().sparse_csr;
     case DispatchKey::QuantizedPrivateUse1:
       return target().quantized;
+    case DispatchKey::NestedTensorPrivateUse1:
+      return target().nested;
     default:
       return target().dense;
   }
@@ -208,29 +212,20 @@ void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   run_unknown(handle, kKey, stack);
 }
 
-// (Not a NotImplementedError: PyTorch's jagged tensors take that for "try something else" and then fail
-// with a text about something else.)
-[[noreturn]] void refuse_strided_nested(const c10::OperatorHandle& handle) {
-  TORCH_CHECK(
-      false, "Could not run '", handle.operator_name(),
-      "' with arguments from the 'flagos' backend: nested tensors of strided layout are not "
-      "supported. Use torch.nested.nested_tensor(..., layout=torch.jagged); attention over "
-      "jagged tensors needs strided ones on a target without a fused kernel for it.");
+// What a nested tensor says of its parts lies on the host, whatever the target; boxing would take it
+// for the kernel's result.
+template <auto kKernel>
+void install_nested(const char* name) {
+  routing::install(routing::find(name, ""), DispatchKey::NestedTensorPrivateUse1,
+                   routing::Route::kCore,
+                   c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(kKernel)));
 }
 
-// Nested tensors can only be made; what autograd asks of them while it records must not fail, since
-// it asks where an exception ends the process.
-constexpr std::array kNestedFactories{"aten::_nested_tensor_from_tensor_list",
-                                      "aten::_nested_tensor_from_mask", "aten::_nested_from_padded",
-                                      "aten::_nested_view_from_buffer"};
-
-void refuse_nested_factory(routing::Operator&, const c10::OperatorHandle& handle,
-                           torch::jit::Stack*) {
-  refuse_strided_nested(handle);
-}
-
-void refuse_nested(const c10::OperatorHandle& handle, torch::jit::Stack*) {
-  refuse_strided_nested(handle);
+void install_nested_sizes() {
+  install_nested<&at::native::_nested_tensor_size>("aten::_nested_tensor_size");
+  install_nested<&at::native::_nested_tensor_strides>("aten::_nested_tensor_strides");
+  install_nested<&at::native::_nested_tensor_storage_offsets>(
+      "aten::_nested_tensor_storage_offsets");
 }
 
 void install_fallback(DispatchKey key, c10::KernelFunction&& kernel) {
@@ -250,19 +245,10 @@ void boxed_kernel_of_others(routing::Operator& op, const c10::OperatorHandle& ha
 void install_boxed_boxing() {
   routing::set_boxing({.relabelled = &boxed_kernel_for, .check_devices = &check_devices});
   constexpr std::array kKeys{DispatchKey::PrivateUse1, DispatchKey::SparsePrivateUse1,
-                             DispatchKey::SparseCsrPrivateUse1, DispatchKey::QuantizedPrivateUse1};
+                             DispatchKey::SparseCsrPrivateUse1, DispatchKey::QuantizedPrivateUse1,
+                             DispatchKey::NestedTensorPrivateUse1};
   auto& dispatcher = c10::Dispatcher::singleton();
-  for (const char* name : kNestedFactories) {
-    if (const auto handle = dispatcher.findSchema({name, ""})) {
-      routing::install_boxed(*handle, DispatchKey::PrivateUse1, routing::Route::kCore,
-                             &refuse_nested_factory);
-    }
-  }
-  if (const auto handle = dispatcher.findSchema({"aten::_nested_tensor_size", ""})) {
-    routing::install(
-        *handle, DispatchKey::NestedTensorPrivateUse1, routing::Route::kCore,
-        c10::KernelFunction::makeFromUnboxedFunction(TORCH_FN(&at::native::_nested_tensor_size)));
-  }
+  install_nested_sizes();
   for (const auto& name : dispatcher.getAllOpNames()) {
     const auto handle = dispatcher.findOp(name);
     if (!handle || !handle->hasSchema()) continue;
@@ -287,7 +273,8 @@ void install_boxed_boxing() {
       DispatchKey::QuantizedPrivateUse1,
       c10::KernelFunction::makeFromBoxedFunction<&fallback<DispatchKey::QuantizedPrivateUse1>>());
   install_fallback(DispatchKey::NestedTensorPrivateUse1,
-                   c10::KernelFunction::makeFromBoxedFunction<&refuse_nested>());
+                   c10::KernelFunction::makeFromBoxedFunction<
+                       &fallback<DispatchKey::NestedTensorPrivateUse1>>());
 }
 
 }  // namespace torch_fl

@@ -1,5 +1,6 @@
 // Owns: relabelling of tensors that are more than one strided storage: sparse COO, the compressed
-// sparse layouts, and quantized tensors. Member tensors are relabelled one by one.
+// sparse layouts, quantized and nested tensors. Member tensors are relabelled one by one.
+#include <ATen/NestedTensorImpl.h>
 #include <ATen/SparseCsrTensorImpl.h>
 #include <ATen/SparseTensorImpl.h>
 #include <ATen/quantized/QTensorImpl.h>
@@ -14,6 +15,7 @@ namespace {
 using at::QTensorImpl;
 using at::SparseCsrTensorImpl;
 using at::SparseTensorImpl;
+using at::native::NestedTensorImpl;
 using c10::DispatchKey;
 
 // Shape, coalescedness and members of `from`, to `to`.
@@ -22,6 +24,14 @@ void assign(SparseTensorImpl& to, const SparseTensorImpl& from, const at::Tensor
   to.raw_resize_(from.sparse_dim(), from.dense_dim(), from.sizes());
   to.set_indices_and_values_unsafe(indices, values);
   to.set_coalesced(from.coalesced());
+}
+
+// The same parts in other memory. What says where they are lies on the host and is shared.
+c10::intrusive_ptr<NestedTensorImpl> nested_over(c10::Storage storage, c10::DispatchKeySet keys,
+                                                 const NestedTensorImpl& like) {
+  return c10::make_intrusive<NestedTensorImpl>(std::move(storage), keys, like.dtype(),
+                                               like.get_nested_sizes(), like.get_nested_strides(),
+                                               like.get_storage_offsets());
 }
 
 c10::DeviceIndex member_device(const c10::TensorImpl& impl) { return impl.device().index(); }
@@ -69,6 +79,12 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
                                                    impl->dtype(), quantized.quantizer());
     result->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
     return remember(std::move(result));
+  }
+  if (keys.has(DispatchKey::NestedTensorPrivateUse1)) {
+    auto twin = twin_of(impl->unsafe_storage().unsafeGetStorageImpl());
+    if (C10_UNLIKELY(page_guard::enabled())) open_pages(twin->data());
+    return remember(nested_over(c10::Storage(std::move(twin)), target_keys(keys),
+                                *static_cast<NestedTensorImpl*>(impl)));
   }
   TORCH_CHECK_NOT_IMPLEMENTED(false, "flagos does not support tensors of layout ", impl->layout(),
                               " here. Use a strided tensor.");
@@ -120,6 +136,15 @@ at::Tensor Relabeling::wrap_layout(c10::TensorImpl* impl) {
         flagos_keys(keys), impl->dtype(), quantized.quantizer());
     result->set_sizes_and_strides(impl->sizes(), impl->strides(), impl->storage_offset());
     return at::Tensor(std::move(result));
+  }
+  if (keys.has(target().nested) && impl->has_storage()) {
+    auto* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    const auto* owner = owner_of(storage);
+    if (owner == nullptr && page_guard::enabled()) open_result(storage);
+    return at::Tensor(nested_over(owner != nullptr
+                                      ? c10::Storage(owner->storage())
+                                      : storage_over(StoragePtr::reclaim_copy(storage), device()),
+                                  flagos_keys(keys), *static_cast<NestedTensorImpl*>(impl)));
   }
   TORCH_CHECK_NOT_IMPLEMENTED(
       false, "flagos does not support tensors of layout ", impl->layout(),

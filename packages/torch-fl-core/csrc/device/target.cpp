@@ -19,6 +19,7 @@ Target make_target(c10::DeviceType type) {
       .sparse = key(DispatchKey::Sparse),
       .sparse_csr = key(DispatchKey::SparseCsr),
       .quantized = key(DispatchKey::Quantized),
+      .nested = key(DispatchKey::NestedTensor),
       .indexed = type != c10::DeviceType::CPU,
       .backend_keys = c10::DispatchKeySet(backend),
       .backend_and_autocast_keys =

@@ -15,6 +15,7 @@ struct Target {
   c10::DispatchKey sparse = c10::DispatchKey::SparseCPU;
   c10::DispatchKey sparse_csr = c10::DispatchKey::SparseCsrCPU;
   c10::DispatchKey quantized = c10::DispatchKey::QuantizedCPU;
+  c10::DispatchKey nested = c10::DispatchKey::NestedTensorCPU;
   // CPU tensors carry no index: which flagos device they belong to is then the engine's to know.
   bool indexed = false;
   // The backend's part of a key set, with and without autocast.

@@ -15,19 +15,19 @@ class FreeList {
  public:
   static void* take() {
     auto& list = t_list;
-    if (C10_UNLIKELY(list.head_ == nullptr)) return ::operator new(kSize);
-    --list.count_;
-    return std::exchange(list.head_, list.head_->next);
+    if (C10_UNLIKELY(list.head == nullptr)) return fresh();
+    --list.count;
+    return std::exchange(list.head, list.head->next);
   }
 
   static void give(void* memory) noexcept {
     auto& list = t_list;
-    if (C10_UNLIKELY(list.count_ >= kKept || !list.open_)) {
+    if (C10_UNLIKELY(list.count >= list.limit)) {
       ::operator delete(memory);
       return;
     }
-    list.head_ = new (memory) Block{list.head_};
-    ++list.count_;
+    list.head = new (memory) Block{list.head};
+    ++list.count;
   }
 
  private:
@@ -36,20 +36,34 @@ class FreeList {
   };
   static_assert(kSize >= sizeof(Block));
 
-  ~FreeList() {
-    open_ = false;
-    while (head_ != nullptr) ::operator delete(std::exchange(head_, head_->next));
+  // Without constructor and destructor: an access costs no question whether it has been made.
+  struct List {
+    Block* head;
+    int count;
+    int limit;  // 0 before the thread's first block, and from its end on
+  };
+  // Empties the list at the thread's end.
+  struct End {
+    ~End() {
+      t_list.limit = 0;
+      while (t_list.head != nullptr) {
+        ::operator delete(std::exchange(t_list.head, t_list.head->next));
+      }
+    }
+    bool made = false;
+  };
+
+  static void* fresh() {
+    static thread_local End end;
+    if (!std::exchange(end.made, true)) t_list.limit = kKept;
+    return ::operator new(kSize);
   }
 
-  Block* head_ = nullptr;
-  int count_ = 0;
-  bool open_ = true;
-
   // initial-exec: every other model calls into the loader on each access.
-  static thread_local FreeList t_list __attribute__((tls_model("initial-exec")));
+  static constinit thread_local List t_list __attribute__((tls_model("initial-exec")));
 };
 
 template <size_t kSize, int kKept>
-thread_local FreeList<kSize, kKept> FreeList<kSize, kKept>::t_list;
+constinit thread_local typename FreeList<kSize, kKept>::List FreeList<kSize, kKept>::t_list{};
 
 }  // namespace torch_fl

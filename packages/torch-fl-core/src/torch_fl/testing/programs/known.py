@@ -38,8 +38,8 @@ ON_HOST: Final[Mapping[str, Known]] = {
     "models.recurrent_translator": Known(Outcome.CLOSE, _CELLS),
     "fft_and_sparse.nested": Known(
         Outcome.CLOSE,
-        "attention over jagged tensors goes through strided nested tensors on the CPU, which "
-        "flagos does not have: here every sequence is attended to by itself",
+        "attention over jagged tensors goes through strided nested tensors on the CPU; here every "
+        "sequence is attended to by itself",
     ),
     "norms.channel_norms_channels_last": Known(
         Outcome.CLOSE,
@@ -54,11 +54,6 @@ ON_HOST: Final[Mapping[str, Known]] = {
     ),
     "determinism.resampling": Known(
         Outcome.CLOSE, "PyTorch composes deterministic interpolation wherever it is not the CPU"
-    ),
-    "transformers.encoder_padding": Known(
-        Outcome.DIFFERS,
-        "the fast path for padded batches needs strided nested tensors, which flagos does not "
-        "have: the usual path is taken, which also leaves other values where there is padding",
     ),
 }
 
