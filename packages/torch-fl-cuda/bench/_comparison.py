@@ -78,6 +78,15 @@ def throughput(pairs: Sequence[Sequence[Turn]], seed: int = 0) -> Estimate:
     return bootstrap(middle, pairs, seed=seed, again=_draw)
 
 
+def run_time(pairs: Sequence[Sequence[Turn]], seed: int = 0) -> Estimate:
+    """The device's time by native's, as `throughput` the other way round."""
+
+    def middle(chosen: Sequence[Sequence[Turn]]) -> float:
+        return statistics.median(1 / native_by_device(turns) for turns in chosen)
+
+    return bootstrap(middle, pairs, seed=seed, again=_draw)
+
+
 def cost(pairs: Sequence[Turn], seed: int = 0) -> Estimate:
     """The device's cost by native's, of one number for each side of a pair, such as bytes."""
 

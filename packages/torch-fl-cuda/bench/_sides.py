@@ -41,6 +41,8 @@ class Side:
     activate: bool
     target: str
     """The type of the device whose kernels must run."""
+    program: Path | None = None
+    """What its processes run: `CHILD`, unless it is another one that speaks as that does."""
 
     def environment(self) -> dict[str, str]:
         """The variables of its processes."""
@@ -83,7 +85,7 @@ class Child:
             "began": time.time(),
         }
         self._process = subprocess.Popen(
-            [sys.executable, str(CHILD), json.dumps(spec)],
+            [sys.executable, str(side.program or CHILD), json.dumps(spec)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

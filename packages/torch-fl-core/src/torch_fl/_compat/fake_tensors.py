@@ -1,7 +1,7 @@
 """Owns: a fake tensor on another device that stands for the same memory.
 
-Reason: PyTorch makes fake tensors from real ones or by operators; neither gives a second view of one
-fake storage under another device's name, which is what alias analysis of a relabelled graph needs.
+Reason: PyTorch makes fake tensors from real ones or by operators; neither gives a second view of
+one fake storage under another device's name, which is what alias analysis of a renamed graph needs.
 A FakeTensor is made over another's meta tensor instead, as FakeTensorMode makes its own. Dated
 2026-11, torch 2.11 to 2.14. Held by tests/compile/test_compile_contracts.py.
 """

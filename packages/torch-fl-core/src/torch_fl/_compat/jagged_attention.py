@@ -1,9 +1,10 @@
 """Owns: attention over jagged tensors where the target has no fused kernel for it.
 
 Reason: PyTorch then goes through nested tensors of the strided layout, which refuse causal masks,
-grouped heads and holes between sequences. Here every sequence is attended to by itself instead, with the dense kernels and with gradients.
-PyTorch offers no hook between the choice and the composition, so the function that makes both is
-wrapped. Dated 2026-11, torch 2.11 to 2.13. Held by tests/interop/test_jagged_attention.py.
+grouped heads and holes between sequences. Here every sequence is attended to by itself instead,
+with the dense kernels and with gradients. PyTorch offers no hook between the choice and the
+composition, so the function that makes both is wrapped. Dated 2026-11, torch 2.11 to 2.13. Held by
+tests/interop/test_jagged_attention.py.
 """
 
 from __future__ import annotations

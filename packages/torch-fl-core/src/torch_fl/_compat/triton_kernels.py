@@ -23,7 +23,9 @@ def install() -> None:
 
 
 def _change(module: Any) -> None:
-    for operator in (module.triton_kernel_wrapper_mutation, module.triton_kernel_wrapper_functional):
-        for key in (DispatchKey.AutogradPrivateUse1, DispatchKey.AutocastPrivateUse1):
+    operators = (module.triton_kernel_wrapper_mutation, module.triton_kernel_wrapper_functional)
+    for operator in operators:
+        for name in ("AutogradPrivateUse1", "AutocastPrivateUse1"):
+            key = getattr(DispatchKey, name)
             if key not in operator.py_kernels:
                 operator.fallthrough(key)

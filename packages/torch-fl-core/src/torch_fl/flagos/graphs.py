@@ -72,7 +72,7 @@ class CUDAGraph:
 def _recording(graph: type) -> type:
     """The backend's graph, taking generators of flagos too."""
 
-    class CUDAGraph(graph):
+    class CUDAGraph(graph):  # type: ignore[misc]
         def register_generator_state(self, generator: torch.Generator) -> None:
             """Lets replays draw new numbers from `generator`: call it before the capture."""
             if generator.device.type == DEVICE_TYPE:
