@@ -42,7 +42,8 @@ class Command:
 @dataclass(frozen=True)
 class Area:
     """`minutes` is the budget of the normal run; `full` are the commands of `--full`, where they
-    differ from the normal ones. An area `on_request` is only run when it is named."""
+    differ from the normal ones. An area `on_request` is only run when it is named. `within`: its
+    tests are found by another area when the user names tests."""
 
     name: str
     about: str
@@ -50,26 +51,33 @@ class Area:
     commands: tuple[Command, ...] = ()
     full: tuple[Command, ...] = field(default=())
     on_request: bool = False
+    within: bool = False
 
     def chosen(self, full: bool) -> tuple[Command, ...]:
         return self.full if full and self.full else self.commands
 
     @property
     def takes_pytest_arguments(self) -> bool:
-        return any(command.kind == "pytest" for command in self.commands)
+        return not self.within and any(command.kind == "pytest" for command in self.commands)
 
 
-def _core_tests(marker: str) -> Command:
-    return Command("pytest", f"{CORE}/tests", ("-n", WORKERS), marker)
+def _core_tests(marker: str, folder: str = "tests") -> Command:
+    return Command("pytest", f"{CORE}/{folder}", ("-n", WORKERS), marker)
 
 
-def _conformance(tier: str) -> Command:
+def _conformance(tier: str, *arguments: str) -> Command:
     return Command(
         "module",
         "torch_fl.testing",
-        ("--tier", tier, "--workers", WORKERS),
+        ("--tier", tier, "--workers", WORKERS, *arguments),
         package=CORE,
     )
+
+
+def _compiled(tier: str) -> Command:
+    # A loaded machine takes its time for a compilation.
+    words = ("--suite", "compiled", "--configuration", "plain", "--time-limit", "600")
+    return _conformance(tier, *words)
 
 
 def _own_tests(marker: str) -> Command:
@@ -87,12 +95,16 @@ AREAS = (
         "unit",
         "unit and routing tests, and the plugins' own",
         8,
-        (_own_tests("not slow"), _core_tests("not slow and not opdb"), _plugin_tests("cuda")),
+        (
+            _own_tests("not slow"),
+            _core_tests("not slow and not opdb and not compile"),
+            _plugin_tests("cuda"),
+        ),
         (
             _own_tests("not slow"),
             _own_tests("slow"),
-            _core_tests("not slow and not opdb"),
-            _core_tests("slow and not opdb"),
+            _core_tests("not slow and not opdb and not compile"),
+            _core_tests("slow and not opdb and not compile"),
             _plugin_tests("cuda"),
         ),
     ),
@@ -108,6 +120,18 @@ AREAS = (
         14,
         (_conformance("ci"),),
         (_conformance("full"),),
+    ),
+    Area(
+        "compile",
+        "torch.compile: its tests, and operators compiled against the same eagerly",
+        12,
+        (_core_tests("not slow", "tests/compile"), _compiled("ci")),
+        (
+            _core_tests("not slow", "tests/compile"),
+            _core_tests("slow", "tests/compile"),
+            _compiled("full"),
+        ),
+        within=True,
     ),
     Area(
         "ecosystem",

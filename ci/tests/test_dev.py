@@ -6,6 +6,7 @@ They run it in a copy of the repository whose Python environment is a stand-in (
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -95,20 +96,22 @@ def test_failed_pip_says_so_and_is_tried_again(copy: Copy) -> None:
 def test_test_runs_the_areas_and_ends_in_the_sum(copy: Copy) -> None:
     done = copy.dev("test", "--time-report")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1] == "86 passed, 0 failed"
-    for area in ("build", "unit", "wheels", "opdb"):
+    assert done.stdout.splitlines()[-1] == "128 passed, 0 failed"
+    for area in ("build", "unit", "wheels", "opdb", "compile"):
         assert f"\n{area} " in done.stdout
     runs = copy.test_runs()
-    packages = [f"packages/torch-fl-{name}/tests" for name in ("core", "cuda")]
-    assert [run[-1] for run in runs] == ["ci/tests", *packages]
-    assert "not slow and not opdb" in runs[1]
+    packages = [f"packages/torch-fl-{name}" for name in ("core/tests", "cuda/tests")]
+    folders = ["ci/tests", *packages, "packages/torch-fl-core/tests/compile"]
+    assert [run[-1] for run in runs] == folders
+    assert "not slow and not opdb and not compile" in runs[1]
     assert copy.calls("torch_fl.testing")[0][-4:] == ["--tier", "ci", "--workers", "2"]
+    assert "compiled" in copy.calls("torch_fl.testing")[1]
     assert copy.calls("wheels")[-1][-2:] == [str(copy.root / "dev"), "wheels"]
 
 
 def test_full_adds_the_slow_tests_and_the_whole_database(copy: Copy) -> None:
     copy.dev("test", "--full")
-    assert any("slow and not opdb" in run for run in copy.test_runs())
+    assert any("slow and not opdb and not compile" in run for run in copy.test_runs())
     assert "full" in copy.calls("torch_fl.testing")[0]
 
 
@@ -118,7 +121,7 @@ def test_a_failing_area_does_not_stop_the_next(copy: Copy) -> None:
     assert done.returncode == 1
     assert copy.calls("torch_fl.testing")
     assert "to run it again: ./dev test --area unit" in done.stdout
-    assert done.stdout.splitlines()[-1] == "95 passed, 3 failed"
+    assert done.stdout.splitlines()[-1] == "140 passed, 4 failed"
 
 
 @pytest.mark.parametrize(
@@ -137,8 +140,7 @@ def test_an_area_without_good_counts_fails(copy: Copy, text: str, last: str) -> 
 
 
 def test_a_missing_folder_is_named_and_fails(copy: Copy) -> None:
-    (copy.core / "tests" / "test_core.py").unlink()
-    (copy.core / "tests").rmdir()
+    shutil.rmtree(copy.core / "tests")
     done = copy.dev("test", "--area", "unit")
     assert done.returncode == 1
     assert "there is no packages/torch-fl-core/tests" in done.stdout
@@ -165,7 +167,7 @@ def test_named_tests_run_alone_whatever_their_markers(copy: Copy) -> None:
     assert done.returncode == 0, done.stdout
     (run,) = copy.test_runs()
     assert run[-2:] == ["-x", f"{copy.core / 'tests' / 'test_core.py'}::test_slow"]
-    assert "not slow and not opdb" not in run
+    assert "not slow and not opdb and not compile" not in run
     assert not copy.calls("torch_fl.testing")
 
 

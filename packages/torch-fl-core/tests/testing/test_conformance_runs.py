@@ -173,6 +173,12 @@ def _run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
+def test_a_suite_that_takes_long_runs_only_by_its_name() -> None:
+    assert set(Request().chosen_suites()) == set(SUITES) - set(conformance.BY_NAME)
+    assert set(Request(suites=("compiled",)).chosen_suites()) == {"compiled"}
+    assert {name for name, suite in SUITES.items() if suite.by_name} == set(conformance.BY_NAME)
+
+
 def test_wrong_usage_is_told_at_once() -> None:
     done = _run("--suite", "no_such_suite")
     assert done.returncode == 2
@@ -214,6 +220,7 @@ SELFCHECKS = {
     "optim_db": "SGD,Adam,Rprop",
     "foreach_op_db": "_foreach_add,_foreach_mul,_foreach_exp,_foreach_norm",
     "deterministic": "add,logaddexp*,std,cov,nn.functional.*_loss",
+    "compiled": "sigmoid,where,mm,sum",
 }
 
 

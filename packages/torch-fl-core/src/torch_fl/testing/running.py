@@ -35,7 +35,7 @@ class RequestError(ValueError):
 
 @dataclass(frozen=True)
 class Request:
-    """What to run. Empty tuples mean everything that there is."""
+    """What to run. Empty tuples mean everything that there is, but for suites that run by name."""
 
     device: str = "flagos"
     plugin: str = ""
@@ -58,7 +58,8 @@ class Request:
 
     def chosen_suites(self) -> dict[str, Suite]:
         """The suites by name. Raises RequestError for one that does not exist."""
-        return {name: SUITES[name] for name in _chosen(self.suites, SUITES, "suite")}
+        usual = {name: suite for name, suite in SUITES.items() if self.suites or not suite.by_name}
+        return {name: usual[name] for name in _chosen(self.suites, usual, "suite")}
 
     @property
     def variables(self) -> dict[str, str]:

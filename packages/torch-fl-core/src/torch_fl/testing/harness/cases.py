@@ -98,6 +98,8 @@ class Suite:
     """imports the database and returns its entries by name"""
     wrong: tuple[str, ...]
     wrong_entries: int
+    by_name: bool = False
+    """it runs only where it is asked for by its name: it takes long"""
 
     def passes_in(self, tier: Tier) -> tuple[str, ...]:
         """The names of the passes that run in a tier."""

@@ -11,6 +11,7 @@ from typing import Final
 
 from ..harness.cases import Suite
 from . import (
+    compiled,
     deterministic,
     error_inputs,
     foreach_op_db,
@@ -30,5 +31,6 @@ SUITES: Final[dict[str, Suite]] = {
         optim_db.SUITE,
         foreach_op_db.SUITE,
         deterministic.SUITE,
+        compiled.SUITE,
     )
 }
