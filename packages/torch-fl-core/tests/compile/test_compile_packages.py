@@ -15,17 +15,20 @@ FLAGOS = "flagos"
 
 
 class Program(torch.nn.Module):
-    """A layer, random numbers, a view of an input, and a tensor on the CPU."""
+    """A layer, a buffer that is written to, random numbers, a view, and a tensor on the CPU."""
 
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
         self.layer = torch.nn.Linear(4, 16)
         self.register_buffer("shift", torch.arange(16.0))
+        self.register_buffer("calls", torch.zeros(16))
 
     def forward(self, x: torch.Tensor, k: torch.Tensor) -> dict[str, torch.Tensor]:
+        self.calls.add_(1)
         y = self.layer(x) + self.shift
-        return {"y": y, "drawn": torch.rand_like(x), "view": x.view(-1), "cpu": k * 2}
+        more = {"calls": self.calls, "drawn": torch.rand_like(x), "view": x.view(-1), "cpu": k * 2}
+        return {"y": y, **more}
 
 
 @pytest.fixture(scope="module")
@@ -48,10 +51,11 @@ def test_a_package_takes_and_gives_flagos_tensors(package: str) -> None:
         x, k = torch.randn(rows, 4), torch.ones(3)
         ours = x.to(FLAGOS)
         got = run(ours, k)
-        devices = {name: value.device.type for name, value in got.items()}
-        assert devices == {"y": FLAGOS, "drawn": FLAGOS, "view": FLAGOS, "cpu": "cpu"}
+        assert got.pop("cpu").device.type == "cpu"
+        assert {value.device.type for value in got.values()} == {FLAGOS}
         torch.testing.assert_close(got["y"].cpu(), reference(x, k)["y"].detach())
         assert got["view"].data_ptr() == ours.data_ptr()
+    assert got["calls"].tolist() == [2] * 16
     draws = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
@@ -119,6 +123,27 @@ def test_a_package_for_another_backend_is_refused() -> None:
     said = '{"devices": [0], "eager": [], "given": [0], "target": "elsewhere"}'
     with pytest.raises(RuntimeError, match="flagos on 'elsewhere', but flagos stands on 'cpu'"):
         packages.prepare({packages.KEY: said}, -1)
+
+
+def test_a_saved_function_is_loaded_in_a_new_process(tmp_path: Path) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return (x @ x).relu()
+
+    path = str(tmp_path / "function")
+    x = torch.ones(4, 4, device=FLAGOS)
+    run = torch.compile(function, fullgraph=True, backend="flagos").aot_compile(((x,), {}))
+    same = run(x)
+    assert same.device.type == FLAGOS
+    run.save_compiled_function(path)
+    said = output_of_child(
+        f"""
+        import torch, torch_fl
+        with open({path!r}, "rb") as file:
+            y = torch.compiler.load_compiled_function(file)(torch.ones(4, 4, device="flagos"))
+        print(y.device, y.sum().item())
+        """
+    )
+    assert said.split()[-2:] == ["flagos:0", str(same.sum().item())]
 
 
 @pytest.mark.slow

@@ -459,7 +459,7 @@ def test_routed_operators_stay_calls() -> None:
         return F.gelu((a @ b).relu() + 1)
 
     a, b = torch.randn(3, 4, device=FLAGOS), torch.randn(4, 5, device=FLAGOS)
-    routing.set({"mm": product, "gelu": bent})
+    routing.set({"mm": product, "gelu": bent, "add": "cpu"})
     try:
         got = compiled(function)(a, b)
     finally:

@@ -69,6 +69,8 @@ class Regions(Protocol):
 def install(regions: Callable[[], Regions]) -> None:
     """Wraps Inductor's functions when it is imported. `regions` is asked at the first graph."""
     when_imported("torch._inductor.compile_fx", functools.partial(_change, regions))
+    # What was compiled in another process is loaded without the compiler.
+    when_imported("torch._inductor.output_code", functools.partial(_bound, regions))
 
 
 def load_operators() -> None:
@@ -114,17 +116,6 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
             setattr(code, MARK, region.mark)
         return code
 
-    post_compile = output_code.CompiledFxGraph.post_compile
-
-    @functools.wraps(post_compile)
-    def post_compile_and_bound(self: Any, *args: Any, **kwargs: Any) -> None:
-        post_compile(self, *args, **kwargs)
-        mark = self.__dict__.get(MARK)
-        if mark is not None:
-            self.current_callable = regions().bounded(
-                self.current_callable, {**mark, "written": sorted(self.mutated_input_idxs)}
-            )
-
     compile_frozen = module.fw_compiler_freezing
 
     @functools.wraps(compile_frozen)
@@ -155,4 +146,18 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
     module.fw_compiler_freezing = compile_frozen_renamed
     freezing.replace_params_with_constants = make_constants_renamed
     module._recursive_joint_graph_passes = joint_passes_renamed
-    output_code.CompiledFxGraph.post_compile = post_compile_and_bound  # type: ignore[method-assign]
+
+
+def _bound(regions: Callable[[], Regions], output_code: Any) -> None:
+    post_compile = output_code.CompiledFxGraph.post_compile
+
+    @functools.wraps(post_compile)
+    def post_compile_and_bound(self: Any, *args: Any, **kwargs: Any) -> None:
+        post_compile(self, *args, **kwargs)
+        mark = self.__dict__.get(MARK)
+        if mark is not None:
+            self.current_callable = regions().bounded(
+                self.current_callable, {**mark, "written": sorted(self.mutated_input_idxs)}
+            )
+
+    output_code.CompiledFxGraph.post_compile = post_compile_and_bound

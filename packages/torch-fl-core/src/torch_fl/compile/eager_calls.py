@@ -59,7 +59,8 @@ def keep(graph: GraphModule) -> list[str]:
                 continue
             form = random_states.form(node.target)
             places = _other_places(node, operator, device.index or 0)
-            name = f"{operator.name()}@{device.index or 0}{places}{form}"
+            numbers = _numbers(node, operator)
+            name = f"{operator.name()}{numbers}@{device.index or 0}{places}{form}"
             define([name])
             _call_instead(node, operator, _overload(name))
             kept.append(name)
@@ -159,6 +160,26 @@ def _other_places(node: Node, operator: torch._ops.OpOverload, index: int) -> st
     return "~" + ",".join(sorted(found)) if found else ""
 
 
+def _numbers(node: Node, operator: torch._ops.OpOverload) -> str:
+    """Numbers in the places of tensors, as in `aten.add.Tensor(x, 1)`: only PyTorch's own operators
+    take them there, so ours says that it takes numbers. "#other" for that one."""
+    if node.target is not operator:
+        return ""
+    given = {**dict(zip(_argument_names(operator), node.args, strict=False)), **node.kwargs}
+    tensors = (a for a in operator._schema.arguments if str(a.real_type) == "Tensor")
+    return "".join(f"#{a.name}" for a in tensors if _is_number(given.get(a.name)))
+
+
+def _argument_names(operator: torch._ops.OpOverload) -> list[str]:
+    return [argument.name for argument in operator._schema.arguments]
+
+
+def _is_number(value: Any) -> bool:
+    if isinstance(value, Node):
+        value = value.meta.get("val")
+    return isinstance(value, int | float | complex | torch.SymInt | torch.SymFloat)
+
+
 def _is_flagos_own(operator: torch._ops.OpOverload, elsewhere: Collection[str]) -> bool:
     if operator.namespace == NAMESPACE:
         return False
@@ -208,20 +229,23 @@ def _define(name: str) -> None:
     places = {
         one: int(place) for one, _, place in (o.partition("=") for o in others.split(",") if o)
     }
+    qualified, *numbers = qualified.split("#")
     operator = _find(qualified)
     mangled = _mangled(name)
     call = _caller(operator, index, places)
     fake = _fake(operator, index, places)
-    arguments = random_states.signature(_signature(operator), form)
+    arguments = random_states.signature(_signature(operator, numbers), form)
     _library.define(mangled + arguments, tags=[*operator.tags])
     _library.impl(mangled, random_states.around(call, form, index), "CompositeExplicitAutograd")
     fake = random_states.fake_around(fake, form, index)
     torch.library.register_fake(f"{NAMESPACE}::{mangled}", fake, lib=_library)
 
 
-def _signature(operator: torch._ops.OpOverload) -> str:
+def _signature(operator: torch._ops.OpOverload, numbers: Iterable[str]) -> str:
     text = str(operator._schema)
     text = text[text.index("(") :]
+    for name in numbers:
+        text = re.sub(rf"Tensor {name}\b", f"Scalar {name}", text)
     for name in _device_arguments(operator):
         text = re.sub(rf"(, )?Device\?? {name}(=\w+)?", "", text)
     return text.replace("(, ", "(").replace(", *)", ")").replace("(*)", "()")

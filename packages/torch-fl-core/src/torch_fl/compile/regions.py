@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -144,7 +145,20 @@ def _outputs(graph: GraphModule) -> Sequence[Any]:
 
 def _flagos_index(value: Any) -> int:
     """The index of a result's flagos device, -1 for what is none of flagos'."""
-    found = value.meta.get("val") if isinstance(value, Node) else value
+    found = _traced(value) if isinstance(value, Node) else value
     if isinstance(found, torch.Tensor) and found.device.type == FLAGOS:
         return found.device.index or 0
     return -1
+
+
+def _traced(node: Node) -> Any:
+    """What a node gave when it was traced. What is put into an exported graph afterwards says
+    nothing: copies back to buffers, and the buffers."""
+    found = node.meta.get("val")
+    if found is not None:
+        return found
+    if node.op == "get_attr" and node.graph.owning_module is not None:
+        return operator.attrgetter(str(node.target))(node.graph.owning_module)
+    if node.target is torch.ops.aten.copy_.default and isinstance(node.args[0], Node):
+        return _traced(node.args[0])
+    return None

@@ -69,6 +69,9 @@ class Renaming:
         """Renames a graph in place, with the graphs inside it and its constants."""
         for module in graph_modules(graph):
             self._constants(module)
+            for name, value in module.meta.items():
+                if isinstance(value, torch.Tensor):  # a buffer's value before it is written to
+                    module.meta[name] = self.value(value)
             for node in module.graph.nodes:
                 self._node(node)
             module.recompile()
