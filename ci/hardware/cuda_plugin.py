@@ -39,11 +39,24 @@ def plugin(_output: Path) -> tuple[int, str]:
     return run(PYTHON, "-c", code)
 
 
+KERNELS = PLUGIN / "tests/hardware/test_same_kernels.py"
+
+
+def _pytest(output: Path, name: str, *words: str) -> tuple[int, str]:
+    options = ("-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "--tb", "short")
+    options += ("-p", "no:cacheprovider", "--disable-warnings")
+    options += ("--junitxml", str(output / f"{name}.xml"))
+    return run(PYTHON, "-m", "pytest", *options, *words, timeout=430)
+
+
 def tests(output: Path) -> tuple[int, str]:
-    options = ("-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-n", "6")
-    options += ("-p", "no:cacheprovider", "--timeout", "150", "--disable-warnings")
-    options += ("--junitxml", str(output / "tests.xml"), str(PLUGIN / "tests"))
-    return run(PYTHON, "-m", "pytest", *options, timeout=430)
+    words = ("-n", "6", "--timeout", "150", "--ignore", str(KERNELS), str(PLUGIN / "tests"))
+    return _pytest(output, "tests", *words)
+
+
+def kernels(output: Path) -> tuple[int, str]:
+    """What both sides launch, by two processes that run one after the other: no workers."""
+    return _pytest(output, "kernels", "--timeout", "300", str(KERNELS))
 
 
 def programs(output: Path) -> tuple[int, str]:
@@ -76,6 +89,7 @@ def bench(output: Path) -> tuple[int, str]:
 STEPS: dict[str, Step] = {
     "plugin": plugin,
     "tests": tests,
+    "kernels": kernels,
     "programs": programs,
     "flagos": partial(_suites, device="flagos", name="flagos"),
     "native": partial(_suites, device="cuda", name="native"),
