@@ -70,10 +70,11 @@ def test_the_current_stream_is_the_same_whoever_sets_it() -> None:
     assert _ids() == {default}
 
 
-def test_a_stream_of_the_other_name_is_refused() -> None:
+def test_a_stream_of_cudas_name_is_taken_and_one_of_flagos_refused_by_cuda() -> None:
     before = _ids()
-    with pytest.raises(ValueError, match="flagos"), torch.flagos.stream(torch.cuda.Stream()):
-        pass
+    theirs = torch.cuda.Stream()
+    with torch.flagos.stream(theirs):
+        assert torch.cuda.current_stream() == theirs
     with (
         pytest.raises((ValueError, RuntimeError), match=r"(?i)cuda"),
         torch.cuda.stream(torch.flagos.Stream()),

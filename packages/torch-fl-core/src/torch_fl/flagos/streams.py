@@ -111,11 +111,12 @@ class Stream(torch.Stream):
 
     def _seen_by(self, event: torch.Event) -> torch.Stream:
         """This stream as one of the event's device: the target's events know only the target's."""
-        if event.device.type == DEVICE_TYPE:
+        device: torch.device | None = event.device  # CUDA's has none before it is recorded
+        if device is not None and device.type == DEVICE_TYPE:
             return self
-        if _target.on_host() or event.device.type != _target.device_type():
+        if _target.on_host() or (device is not None and device.type != _target.device_type()):
             raise ValueError(
-                f"Expected an event of {DEVICE_TYPE}, but got one of {event.device.type}."
+                f"Expected an event of {DEVICE_TYPE}, but got one of {device and device.type}."
             )
         seen: torch.Stream = _target.stream_for_target(self)
         return seen
