@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from types import ModuleType
 
-from ci.dev import coverage, ecosystem_evidence, performance
+from ci.dev import coverage, ecosystem_evidence, performance, performance_compile
 from ci.dev.layout import Layout
 from ci.dev.loading import load
 
@@ -32,7 +32,7 @@ def main(layout: Layout) -> int:
     page = layout.root / "build" / "docs" / "environment.md"
     page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(environment_page(load(source)), encoding="utf-8")
-    recorded = (coverage, ecosystem_evidence, performance)
+    recorded = (coverage, ecosystem_evidence, performance, performance_compile)
     for written in (page, *(each.write_page(layout) for each in recorded)):
         print(f"dev: wrote {os.path.relpath(written, layout.root)}")
     return 0

@@ -41,6 +41,7 @@ examples:
   ./dev bench                      names the benchmarks
   ./dev bench dispatch
   ./dev bench dispatch --json dispatch.json
+  ./dev bench compile --model mlp  torch.compile on flagos; --compare: against the device natively
   ./dev bench cuda --help          the rows of docs/performance.md, on a machine with a GPU
 """
 ASAN = """\

@@ -35,10 +35,10 @@ _OF_PYTORCH = frozenset(
     )
 )
 
-FLAGOS_KEY = "PrivateUse1"
+PRIVATE_KEY = "PrivateUse1"
 
 # Where users' operators have the kernels that flagos tensors take.
-_KEYS = (FLAGOS_KEY, "CompositeExplicitAutograd")
+_KEYS = (PRIVATE_KEY, "CompositeExplicitAutograd")
 
 _library: torch.library.Library | None = None
 _defined: set[str] = set()
@@ -198,7 +198,7 @@ def _is_unknown_to_cpus(operator: torch._ops.OpOverload) -> bool:
     has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
     name = operator.name()
     is_pytorchs = operator.namespace == "aten"
-    return is_pytorchs and has_kernel(name, FLAGOS_KEY) and not has_kernel(name, "CPU")
+    return is_pytorchs and has_kernel(name, PRIVATE_KEY) and not has_kernel(name, "CPU")
 
 
 def _is_random(operator: torch._ops.OpOverload) -> bool:

@@ -1,0 +1,219 @@
+"""Owns: the benchmark of torch.compile, `./dev bench compile`: flagos against the device natively.
+
+    ./dev bench compile --compare --native cpu --json evidence/compile/host.json
+    ./dev bench compile --compare --native cuda --mode max-autotune --json cuda.json
+
+A row is a model in a mode. Its two sides run in processes of their own that take turns, in pairs,
+as the rows of `./dev bench cuda` do, whose processes, statistics and file of results these are.
+Without `--compare` flagos runs alone, and nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+SHARED = Path(__file__).parents[2] / "torch-fl-cuda" / "bench"
+sys.path.append(str(SHARED))
+
+import _comparison  # noqa: E402
+import _compile_rows  # noqa: E402
+import _environment  # noqa: E402
+import _sides  # noqa: E402
+import _summary  # noqa: E402
+import _table  # noqa: E402
+import training  # noqa: E402
+from _compile_rows import BOUNDARY, COMPILE_TIME, GAIN, MODELS, MODES, RUN_TIME  # noqa: E402
+from _plan import OutOfTimeError, Plan, left  # noqa: E402
+from _results import Results, ResultsError  # noqa: E402
+from _rows import Row  # noqa: E402
+from _sides import Child, ChildError, UnavailableError  # noqa: E402
+
+CHILD = Path(__file__).parent / "compiled" / "_compiled_child.py"
+FINAL = ("complete", "unavailable")
+FIRST_PAIR_S = 120.0
+
+
+def parser() -> argparse.ArgumentParser:
+    """The command line."""
+    about = "\n".join(f"  {row:<14}{text}" for row, text in _compile_rows.ABOUT.items())
+    program = argparse.ArgumentParser(
+        prog="./dev bench compile",
+        description="Measures compiled models on flagos, and against the device natively.",
+        epilog=f"rows:\n{about}",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = program.add_argument
+    add("--model", nargs="+", choices=MODELS, default=list(MODELS), help="default: all")
+    add("--mode", nargs="+", choices=MODES, default=["default"], help="default: default")
+    add("--compare", action="store_true", help="against the device used natively")
+    add("--native", default="cpu", help="that device: cpu (the default) or cuda")
+    add("--json", type=Path, metavar="FILE", help="where results are; what it has stays")
+    add("--again", action="store_true", help="measure anew what the file has")
+    add("--pairs", type=int, default=5, metavar="N", help="pairs of processes (5) for a row")
+    add("--budget", type=float, default=3600, metavar="S", help="seconds for this run (3600)")
+    add("--quick", action="store_true", help="tiny turns: tries the benchmark, measures nothing")
+    add("--reason", nargs=2, metavar=("ROW", "TEXT"), help="why a row misses, into the file")
+    return program
+
+
+def of_pairs(row: Row, pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """The figures of a row: flagos' times by native's, and what only flagos has."""
+    turns = [[(native, device) for native, device in pair["turns"]] for pair in pairs]
+    natives, devices = ([pair[side]["reports"] for pair in pairs] for side in ("native", "device"))
+
+    def by_native(name: str) -> _comparison.Estimate:
+        each = zip(natives, devices, strict=True)
+        return _comparison.cost([(native[name], device[name]) for native, device in each])
+
+    compiled = [_middle([device for _, device in pair]) for pair in turns]
+    eager = [device["eager_ms"] for device in devices]
+    boundary = [device["boundary_us"] for device in devices]
+    estimates = {
+        RUN_TIME: _comparison.run_time(turns),
+        COMPILE_TIME: by_native("compile_s"),
+        GAIN: _comparison.cost(list(zip(compiled, eager, strict=True))),
+        BOUNDARY: _comparison.bootstrap(_middle, boundary),
+    }
+    figures = [_summary.figure(row, goal.figure, estimates[goal.figure]) for goal in row.goals]
+    sides = {
+        name: {
+            "median": round(_middle([turn[place] for pair in turns for turn in pair]), 5),
+            "compile_s": round(_middle([each["compile_s"] for each in reports]), 3),
+            "eager": round(_middle([each["eager_ms"] for each in reports]), 5),
+        }
+        for name, place, reports in (("native", 0, natives), ("flagos", 1, devices))
+    }
+    results = [
+        tuple((pair[side]["first"], pair[side]["last"]) for side in ("native", "device"))
+        for pair in pairs
+    ]
+    agreement = _comparison.agreement(results, row.tolerance)  # type: ignore[arg-type]
+    return {
+        "unit": row.unit,
+        **sides,
+        "figures": figures,
+        "agreement": agreement,
+        "verdict": _summary.verdict(figures, agreement),
+    }
+
+
+def _middle(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
+
+
+def measure(row: Row, plan: Plan, record: dict[str, Any], save: Callable[[], None]) -> None:
+    """Adds pairs to the row's record until it has enough; saves after each."""
+    deadline = plan.row_deadline(row)
+    pairs: list[dict[str, Any]] = record.setdefault("pairs", [])
+    while len(pairs) < plan.pairs:
+        left(deadline, max((pair["s"] for pair in pairs), default=FIRST_PAIR_S))
+        pair, note = training.measure_pair(row, plan, len(pairs), deadline)
+        pairs.append(pair)
+        record |= {"date": _environment.today(), "environment": plan.environment(), "ran": note}
+        record.update(of_pairs(row, pairs))
+        record["state"] = "complete" if len(pairs) >= plan.pairs else "partial"
+        record.pop("error", None)
+        save()
+
+
+def _run_row(row: Row, plan: Plan, results: Results, build: str, *, again: bool) -> None:
+    old = results.rows.get(row.name, {})
+    if not again and old.get("state") in FINAL and len(old.get("pairs", [])) >= plan.pairs:
+        print(f"{row.name}: measured on {old['date']}", flush=True)
+        return
+    print(f"{row.name}: {row.about}", flush=True)
+    known = plan.environment()
+    identity = {"build": build, "size": plan.size(row), "torch": known["torch"]}
+    record = results.record(row.name, identity | {"on": known.get("device", "CPU")}, again=again)
+    try:
+        measure(row, plan, record, results.save)
+    except OutOfTimeError as error:
+        record.setdefault("state", "untested")
+        print(f"{row.name}: out of time: {error}", flush=True)
+    except UnavailableError as error:
+        record.update(state="unavailable", error=str(error))
+    except ChildError as error:
+        record.update(state="failed", error=str(error))
+        print(error, flush=True)
+    finally:
+        results.save()
+    print("\n".join(_table.lines(row, record)), flush=True)
+
+
+def alone(row: Row, plan: Plan) -> str:
+    """flagos without native: a line of its figures."""
+    deadline = plan.row_deadline(row)
+    size = plan.size(row)
+    with Child(plan.device, row.name, size) as child:
+        child.started(deadline)
+        child.ask("build", deadline)
+        compiled = _middle([child.ask("turn", deadline)["ms"] for _ in range(size["turns"])])
+        said = child.finished(deadline)["reports"]
+    return (
+        f"{row.name:<28}compiled {compiled:.4g}, eager {said['eager_ms']:.4g} {row.unit} "
+        f"(gain {said['eager_ms'] / compiled:.2f}), compilation {said['compile_s']:.1f} s, "
+        f"boundary {said['boundary_us']:.2f} µs"
+    )
+
+
+def plan_of(options: argparse.Namespace) -> Plan:
+    """What the command line asks for."""
+    sides = _sides.sides(options.native, "flagos")
+    native, device = (replace(side, program=CHILD) for side in sides)
+    deadline = time.monotonic() + options.budget
+
+    @functools.cache
+    def environment() -> dict[str, str]:
+        known = _sides.environment(native, device, deadline)
+        return {**_environment.machine(native.target), **known}
+
+    return Plan(native, device, options.pairs, options.quick, deadline, environment)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs what the command line asks for; returns the exit status."""
+    options = parser().parse_args(arguments)
+    plan = plan_of(options)
+    rows = _compile_rows.rows(tuple(options.model), tuple(options.mode), plan.native.target)
+    try:
+        if options.reason:
+            return _reason(options)
+        if not options.compare:
+            for row in rows:
+                print(alone(row, plan), flush=True)
+            return 0
+        results = Results(options.json, options.native, "flagos", quick=options.quick)
+        build = _environment.build()
+        for row in rows:
+            _run_row(row, plan, results, build, again=options.again)
+    except (ResultsError, ChildError, UnavailableError, OutOfTimeError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    states = {row.name: results.rows.get(row.name, {}).get("state") for row in rows}
+    missing = [name for name, state in states.items() if state not in FINAL]
+    if missing:
+        print(f"not complete: {'; '.join(missing)}. The same command goes on.")
+    return 1 if missing else 0
+
+
+def _reason(options: argparse.Namespace) -> int:
+    name, text = options.reason
+    results = Results(options.json, options.native, "flagos", quick=options.quick)
+    if name not in results.rows:
+        print(f"error: {name} has no results that could have a reason", file=sys.stderr)
+        return 2
+    results.rows[name]["reason"] = text
+    results.save()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""Owns: tests of the compiler's benchmark: its rows, and what pairs of processes come to."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+BENCH = Path(__file__).parents[1] / "bench"
+SHARED = Path(__file__).parents[2] / "torch-fl-cuda" / "bench"
+
+
+@pytest.fixture
+def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """The benchmark's modules; they import each other from their own folders."""
+    if not BENCH.is_dir() or not SHARED.is_dir():
+        pytest.skip("the benchmarks are in the repository and not in the wheel")
+    before = set(sys.modules)
+    monkeypatch.syspath_prepend(str(SHARED))
+    monkeypatch.syspath_prepend(str(BENCH))
+    import _compile_rows
+    import compile as benchmark
+
+    yield SimpleNamespace(rows=_compile_rows, run=benchmark)
+    for name in set(sys.modules) - before:
+        file = getattr(sys.modules[name], "__file__", None) or ""
+        if Path(file).is_relative_to(BENCH) or Path(file).is_relative_to(SHARED):
+            del sys.modules[name]
+
+
+def _pair(native: float, flagos: float) -> dict[str, Any]:
+    end = {"first": 1.5, "last": 0.5}
+    reports = {"compile_s": 10.0, "eager_ms": 9.0}
+    return {
+        "turns": [[native, flagos]] * 4,
+        "native": {**end, "reports": reports},
+        "device": {**end, "reports": {"compile_s": 12.0, "eager_ms": 9.0, "boundary_us": 1.25}},
+    }
+
+
+def test_rows_are_models_in_modes(bench: SimpleNamespace) -> None:
+    rows = bench.rows.rows(("mlp", "qwen3"), ("default", "max-autotune"), "cpu")
+    names = ["mlp", "qwen3-train", "qwen3-decode"]
+    assert [row.name for row in rows] == [
+        f"{name}, {mode}" for mode in ("default", "max-autotune") for name in names
+    ]
+    assert {row.size["mode"] for row in rows} == {"default", "max-autotune"}
+    every = [row for model in bench.rows.MODELS.values() for row in model]
+    assert set(every) == set(bench.rows.ABOUT) == set(bench.rows.HOST_SIZES)
+    assert set(every) == set(bench.rows.LARGE_SIZES)
+
+
+def test_goals_depend_on_the_target(bench: SimpleNamespace) -> None:
+    host = {goal.figure: str(goal) for goal in bench.rows.goals("cpu")}
+    cuda = {goal.figure: str(goal) for goal in bench.rows.goals("cuda")}
+    assert (host["run time"], cuda["run time"]) == ("≤ 1.05 ×", "≤ 1.02 ×")
+    assert (host["compile time"], cuda["compile time"]) == ("–", "≤ 1.05 ×")
+    assert host["boundary"] == "≤ 3.00 µs"
+
+
+def test_what_pairs_come_to(bench: SimpleNamespace) -> None:
+    (row,) = bench.rows.rows(("mlp",), ("default",), "cpu")
+    found = bench.run.of_pairs(row, [_pair(2.0, 3.0), _pair(2.0, 3.0), _pair(2.0, 4.0)])
+    figures = {figure["figure"]: figure for figure in found["figures"]}
+    assert figures["run time"]["value"] == 1.5
+    assert figures["run time"]["interval"] == [1.5, 2.0]
+    assert figures["compile time"]["value"] == 1.2
+    assert figures["gain"]["value"] == 3.0
+    assert figures["boundary"]["value"] == 1.25
+    assert found["verdict"] == "over"
+    assert found["agreement"] == "bit for bit"
+    assert found["flagos"]["median"] == 3.0
+    assert found["native"]["compile_s"] == 10.0
+    # On a GPU the slower compilation is over its goal as well.
+    (row,) = bench.rows.rows(("mlp",), ("default",), "cuda")
+    figures = {f["figure"]: f for f in bench.run.of_pairs(row, [_pair(2.0, 2.0)])["figures"]}
+    assert figures["run time"]["verdict"] == "ok"
+    assert figures["compile time"]["verdict"] == "over"
