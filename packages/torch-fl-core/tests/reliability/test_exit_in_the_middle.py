@@ -185,12 +185,12 @@ ENDINGS = {
     ),
     "SIGINT in a long kernel": Ending(
         """
-        done = []
+        import time
+        end = time.monotonic() + 60  # a loaded machine's timers are late
         later(0.1, os.kill, os.getpid(), signal.SIGINT)
         try:
-            for _ in range(200): done.append(long_kernel())
+            while time.monotonic() < end: long_kernel()
         except KeyboardInterrupt:
-            assert len(done) < 200
             assert (torch.ones(2, device=D) + 1).tolist() == [2.0, 2.0]
             sys.exit(17)
         """,
