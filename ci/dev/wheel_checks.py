@@ -26,7 +26,11 @@ LEFTOVERS = (
 )
 ENTRY_POINTS: dict[str, dict[str, str]] = {
     "torch-fl": {},
-    "torch-fl-core": {"torch.backends": "torch_fl", "console_scripts": "torch-fl"},
+    "torch-fl-core": {
+        "torch.backends": "torch_fl",
+        "torch_dynamo_backends": "flagos",
+        "console_scripts": "torch-fl",
+    },
 }
 PLUGIN_GROUP = "torch_fl.plugins"
 
