@@ -75,7 +75,7 @@ def target_generator(generator: torch.Generator, /) -> torch.Generator:
     """The target's generator behind one of flagos, whose state it is."""
 
 class CompiledRegion:
-    """Compiled code of the target's tensors, called with one list of arguments, which it empties."""
+    """Compiled code of the target's tensors, called with a list of arguments, which it empties."""
 
     _boxed_call: bool
     """How compilers of PyTorch know that a callable takes one list."""
