@@ -21,7 +21,7 @@ from torch_fl.compile import eager_calls, flagtree, routed
 from torch_fl.compile.renaming import FLAGOS, graph_modules, is_on
 from torch_fl.plugins import selection
 
-_FORMAT = "2"  # of what a cached graph says to its boundary: a new one hides older entries
+_FORMAT = "3"  # of what a cached graph says to its boundary: a new one hides older entries
 
 
 def _flagtree() -> str:
