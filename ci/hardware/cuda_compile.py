@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from cuda_core import CORE, PYTHON, record, run
+from cuda_core import CORE, PYTHON, record_chosen, run
 
 MODES = ("default", "max-autotune", "reduce-overhead")
 MODELS = ("mlp", "conv", "transformer", "qwen3", "flex")
@@ -109,11 +109,5 @@ STEPS: dict[str, Step] = {
 }
 
 
-def main(output: Path, names: list[str]) -> int:
-    output.mkdir(parents=True, exist_ok=True)
-    chosen = {name: STEPS[name] for name in names or STEPS}
-    return record(output, {name: partial(step, output) for name, step in chosen.items()})
-
-
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve(), sys.argv[2:]))
+    sys.exit(record_chosen(Path(sys.argv[1]).resolve(), sys.argv[2:], STEPS))

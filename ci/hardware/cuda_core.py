@@ -20,6 +20,7 @@ import time
 import venv
 from collections.abc import Callable
 from datetime import date
+from functools import partial
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -340,6 +341,14 @@ def record(output: Path, steps: dict[str, Callable[[], tuple[int, str]]]) -> int
         if name in ("build", "plugin") and status != 0:
             break
     return min(worst, 1)
+
+
+def record_chosen(
+    output: Path, names: list[str], steps: dict[str, Callable[[Path], tuple[int, str]]]
+) -> int:
+    """Runs the steps with these names, or all: each gets the folder, where it may keep more."""
+    output.mkdir(parents=True, exist_ok=True)
+    return record(output, {name: partial(steps[name], output) for name in names or steps})
 
 
 def main(output: Path) -> int:

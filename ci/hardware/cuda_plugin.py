@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from cuda_core import PYTHON, ROOT, record, run
+from cuda_core import PYTHON, ROOT, record_chosen, run
 
 PLUGIN = ROOT / "packages/torch-fl-cuda"
 SUITES = "op_db,module_db,optim_db,error_inputs"
@@ -99,11 +99,5 @@ STEPS: dict[str, Step] = {
 }
 
 
-def main(output: Path, names: list[str]) -> int:
-    output.mkdir(parents=True, exist_ok=True)
-    chosen = {name: STEPS[name] for name in names or STEPS}
-    return record(output, {name: partial(step, output) for name, step in chosen.items()})
-
-
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).resolve(), sys.argv[2:]))
+    sys.exit(record_chosen(Path(sys.argv[1]).resolve(), sys.argv[2:], STEPS))

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
 import threading
+from collections.abc import Callable
 from types import ModuleType
 
 from torch_fl import settings
@@ -111,44 +114,21 @@ def _install_interop() -> None:
     flex_attention.install()
     dynamo.install()
     aot_autograd.install()
-    inductor.install(_regions)
-    compile_failures.install(_fallback)  # outermost: after what changes the same function
-    compile_caches.install(_keys)
-    aoti_packages.install(_packages)
+    inductor.install(_compiler("regions"))
+    compile_failures.install(
+        _compiler("fallback")
+    )  # outermost: after what changes the same function
+    compile_caches.install(_compiler("cache_key"))
+    aoti_packages.install(_compiler("packages"))
     jagged_attention.install()
     triton_kernels.install()
-    triton_inductor.install(_triton_device)
-    triton_compiler.install(_triton_device)
+    triton_inductor.install(_compiler("triton_device"))
+    triton_compiler.install(_compiler("triton_device"))
 
 
-def _regions() -> ModuleType:
-    from torch_fl.compile import regions
-
-    return regions
-
-
-def _fallback() -> ModuleType:
-    from torch_fl.compile import fallback
-
-    return fallback
-
-
-def _keys() -> ModuleType:
-    from torch_fl.compile import cache_key
-
-    return cache_key
-
-
-def _packages() -> ModuleType:
-    from torch_fl.compile import packages
-
-    return packages
-
-
-def _triton_device() -> ModuleType:
-    from torch_fl.compile import triton_device
-
-    return triton_device
+def _compiler(name: str) -> Callable[[], ModuleType]:
+    """A part of the compiler backend, imported when the compiler first asks for it."""
+    return functools.partial(importlib.import_module, f"torch_fl.compile.{name}")
 
 
 def _apply_routes(extension: ModuleType) -> None:

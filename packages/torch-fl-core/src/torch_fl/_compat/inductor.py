@@ -100,9 +100,7 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
                 code = compile_inner(gm, region.inputs, *args, **kwargs)
         finally:
             current.pop()
-        if isinstance(code, output_code.CompiledFxGraph) or not callable(code):
-            return code
-        if isinstance(code, output_code.OutputCode):
+        if isinstance(code, output_code.OutputCode) or not callable(code):
             return code
         return regions().bounded(code, region.mark)  # a graph without operators: its own forward
 

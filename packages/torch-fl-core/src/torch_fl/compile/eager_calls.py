@@ -284,16 +284,23 @@ def _fake(
         used = {index, *places.values()} - {HOSTS}
         renamings = {place: Renaming(target, FLAGOS, index=place) for place in used}
 
-        def there(name: str, value: Any) -> Any:
+        def move(name: str, value: Any) -> Any:
             place = places.get(name, index)
             return value if place == HOSTS else renamings[place].tree(value)
 
-        args = tuple(there(name, value) for name, value in zip(order, args, strict=False))
-        kwargs = {name: there(name, value) for name, value in kwargs.items()}
+        args, kwargs = _each(order, move, args, kwargs)
         back = Renaming(FLAGOS, target, index=None if target == "cpu" else True)
         return back.tree(run(*args, **kwargs))
 
     return call
+
+
+def _each(
+    order: list[str], move: Callable[[str, Any], Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Arguments, each moved by its name."""
+    positional = tuple(move(name, value) for name, value in zip(order, args, strict=False))
+    return positional, {name: move(name, value) for name, value in kwargs.items()}
 
 
 def _by_name(operator: torch._ops.OpOverload, values: dict[str, Any]) -> Any:
@@ -336,7 +343,7 @@ def _caller(
             return type(value)(to_flagos(one, place) for one in value)
         return value
 
-    def there(name: str, value: Any) -> Any:
+    def move(name: str, value: Any) -> Any:
         place = places.get(name, index)
         return value if place == HOSTS else to_flagos(value, place)
 
@@ -346,8 +353,7 @@ def _caller(
         return value
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        args = tuple(there(name, value) for name, value in zip(order, args, strict=False))
-        kwargs = {name: there(name, value) for name, value in kwargs.items()}
+        args, kwargs = _each(order, move, args, kwargs)
         return pytree.tree_map(to_target, run(*args, **kwargs))
 
     return call
