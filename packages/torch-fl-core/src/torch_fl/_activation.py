@@ -82,24 +82,15 @@ def _start(extension: ModuleType) -> Runtime | None:
 def _install_interop() -> None:
     """Tensors to and from other libraries and processes, and what PyTorch gates by device names."""
     from torch_fl._compat import (
-        aot_autograd,
-        aoti_packages,
         attention_fast_path,
-        compile_caches,
-        compile_failures,
         data_parallel,
         dlpack,
-        dynamo,
         flex_attention,
-        inductor,
         jagged_attention,
         multiprocessing,
         recurrent_weights,
         safetensors,
         sparse_pickling,
-        triton_compiler,
-        triton_inductor,
-        triton_kernels,
     )
 
     target = selection.current().target
@@ -112,18 +103,33 @@ def _install_interop() -> None:
     sparse_pickling.install()
     safetensors.install()
     flex_attention.install()
+    jagged_attention.install()
+    _install_compiler()
+
+
+def _install_compiler() -> None:
+    """What torch.compile needs; most of it waits for the compiler to be imported."""
+    from torch_fl._compat.compiler import (
+        aot_autograd,
+        caches,
+        dynamo,
+        failures,
+        inductor,
+        packages,
+        triton_compile,
+        triton_inductor,
+        triton_kernels,
+    )
+
     dynamo.install()
     aot_autograd.install()
     inductor.install(_compiler("regions"))
-    compile_failures.install(
-        _compiler("fallback")
-    )  # outermost: after what changes the same function
-    compile_caches.install(_compiler("cache_key"))
-    aoti_packages.install(_compiler("packages"))
-    jagged_attention.install()
+    failures.install(_compiler("fallback"))  # outermost: after what changes the same function
+    caches.install(_compiler("cache_key"))
+    packages.install(_compiler("packages"))
     triton_kernels.install()
     triton_inductor.install(_compiler("triton_device"))
-    triton_compiler.install(_compiler("triton_device"))
+    triton_compile.install(_compiler("triton_device"))
 
 
 def _compiler(name: str) -> Callable[[], ModuleType]:

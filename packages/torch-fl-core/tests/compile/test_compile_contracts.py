@@ -25,8 +25,8 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
-from torch_fl._compat import dynamo_calls, inductor
-from torch_fl._compat.fake_tensors import FakeTensor, on_device
+from torch_fl._compat.compiler import dynamo_calls, inductor
+from torch_fl._compat.compiler.fake_tensors import FakeTensor, on_device
 from torch_fl.compile import eager_calls, host_streams, random_states
 from torch_fl.compile.renaming import Renaming
 
@@ -40,7 +40,7 @@ def found(module: str, name: str) -> Any:
     return value
 
 
-# -- _compat/inductor.py
+# -- _compat/compiler/inductor.py
 
 WRAPPED = {
     ("torch._inductor.compile_fx", "_compile_fx_inner"): ["gm", "example_inputs"],
@@ -118,7 +118,7 @@ def test_a_renamed_graph_is_compiled_alone_too() -> None:
     assert one.device.type == two.device.type == FLAGOS
 
 
-# -- _compat/fake_tensors.py
+# -- _compat/compiler/fake_tensors.py
 
 
 def test_a_fake_tensor_can_be_made_of_another() -> None:
@@ -159,7 +159,7 @@ def test_renamed_fake_tensors_keep_symbolic_sizes() -> None:
         assert (renamed + 1).device.type == "cpu"
 
 
-# -- _compat/dynamo.py
+# -- _compat/compiler/dynamo.py
 
 
 def test_flagos_is_registered_with_dynamo() -> None:
@@ -187,7 +187,7 @@ def test_the_device_interface_has_all_that_cudas_has() -> None:
         assert getattr(own, name).__qualname__ != f"DeviceInterface.{name}", name
 
 
-# -- _compat/dynamo_calls.py
+# -- _compat/compiler/dynamo_calls.py
 
 
 def test_dynamos_lists_have_flagos_functions() -> None:
@@ -237,7 +237,7 @@ def test_the_current_device_is_guarded() -> None:
     assert counted.frame_count == 1
 
 
-# -- _compat/aot_autograd.py
+# -- _compat/compiler/aot_autograd.py
 
 
 def test_states_of_autocast_count_flagos() -> None:

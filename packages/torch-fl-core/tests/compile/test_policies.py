@@ -14,7 +14,7 @@ from throwaway import Shelf, install
 from triton_children import record, said
 from triton_wheels import WHEELS
 
-from torch_fl._compat import triton_compiler
+from torch_fl._compat.compiler import triton_compile
 from torch_fl.compile.policies import KernelRefused, Policies
 from torch_fl.plugins.spec import Kernel, Resources, TritonTarget
 
@@ -134,7 +134,7 @@ def _compile(policies: dict[str, Any], *, types: dict[str, str] = _TYPES, **targ
     hooks = Policies(TritonTarget("cuda", "nvidia", arch=90, **target), policies, {})
     source = triton.compiler.ASTSource(programs.masked, types, {"BLOCK": 64})
     place = triton.backends.compiler.GPUTarget("cuda", 90, 32)
-    through = triton_compiler.through(hooks, triton.compile)
+    through = triton_compile.through(hooks, triton.compile)
     return through(source, target=place, options={"num_warps": 2})
 
 

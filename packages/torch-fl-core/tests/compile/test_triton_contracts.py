@@ -23,7 +23,7 @@ from torch._inductor.runtime import benchmarking, hints, triton_heuristics
 from torch._inductor.template_heuristics import registry
 from torch.utils import _triton
 
-from torch_fl._compat import triton_cuda_like, triton_inductor
+from torch_fl._compat.compiler import triton_cuda_like, triton_inductor
 
 
 def _source(thing: Any) -> str:

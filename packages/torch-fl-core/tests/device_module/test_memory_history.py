@@ -387,7 +387,7 @@ def test_viewer_reads_the_file(tmp_path: Path) -> None:
 
 def test_frames_of_generated_code_say_what_they_were_made_from() -> None:
     """The function behind it is private to PyTorch: here it must be, and take our snapshot."""
-    from torch_fl._compat import fx_frames
+    from torch_fl._compat.compiler import fx_frames
 
     class Doubler(torch.nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch._C import DispatchKey
 
-from torch_fl._compat import triton_kernels  # noqa: F401  (what is held here)
+from torch_fl._compat.compiler import triton_kernels  # noqa: F401  (what is held here)
 
 wrap = pytest.importorskip("torch._higher_order_ops.triton_kernel_wrap")
 

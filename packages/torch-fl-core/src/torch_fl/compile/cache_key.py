@@ -16,7 +16,7 @@ import torch
 from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
-from torch_fl._compat import compile_caches
+from torch_fl._compat.compiler import caches
 from torch_fl.compile import eager_calls, flagtree, routed
 from torch_fl.compile.renaming import FLAGOS, graph_modules, is_on
 from torch_fl.plugins import selection
@@ -59,7 +59,7 @@ def tagged(devices: Sequence[int] = ()) -> AbstractContextManager[object]:
     """Adds the tag to the keys of what is compiled inside. `devices`: of a renamed graph's results;
     graphs that differ in nothing else look the same by the target's name."""
     word = tag()
-    return compile_caches.tagged(f"{word}:{','.join(map(str, devices))}" if devices else word)
+    return caches.tagged(f"{word}:{','.join(map(str, devices))}" if devices else word)
 
 
 def calls() -> Collection[str]:

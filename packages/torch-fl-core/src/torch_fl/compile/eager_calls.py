@@ -18,7 +18,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torch_fl import _C
-from torch_fl._compat import inductor
+from torch_fl._compat.compiler import inductor
 from torch_fl.compile import random_states, routed
 from torch_fl.compile.renaming import FLAGOS, Renaming, graph_modules, is_on
 from torch_fl.plugins import selection

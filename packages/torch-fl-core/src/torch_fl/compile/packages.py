@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from torch_fl import _C
-from torch_fl._compat import aoti_packages
+from torch_fl._compat.compiler import packages as compat
 from torch_fl.compile import eager_calls
 from torch_fl.plugins import selection
 
@@ -33,7 +33,7 @@ def described(
     if mark is None:
         return contextlib.nullcontext()
     said = {**mark, "given": list(given), "target": _target()}
-    return aoti_packages.described({KEY: json.dumps(said)})
+    return compat.described({KEY: json.dumps(said)})
 
 
 def prepare(metadata: Mapping[str, str], device_index: int) -> int:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from torch_fl._compat import triton_backends
+from torch_fl._compat.compiler import triton_backends
 from torch_fl.compile import strategies, target
 from torch_fl.plugins import selection
 from torch_fl.plugins.capabilities import TritonTarget

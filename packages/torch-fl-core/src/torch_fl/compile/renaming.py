@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torch_fl import _C
-from torch_fl._compat.fake_tensors import FakeTensor, on_device
+from torch_fl._compat.compiler.fake_tensors import FakeTensor, on_device
 
 FLAGOS = "flagos"
 

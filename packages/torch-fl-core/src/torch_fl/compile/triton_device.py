@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from torch_fl import flagos
-from torch_fl._compat import triton_backends, triton_compiler, triton_inductor
+from torch_fl._compat.compiler import triton_backends, triton_compile, triton_inductor
 from torch_fl.compile import interface, policies, target
 from torch_fl.plugins.capabilities import TritonTarget
 
@@ -64,7 +64,7 @@ def _without_graphs(plugin: str) -> None:
     )
 
 
-def hooks() -> triton_compiler.CompilerHooks | None:
+def hooks() -> triton_compile.CompilerHooks | None:
     """What happens to kernels, once Triton is imported; None where the plugin has no Triton target.
     Does what is to be done before Triton makes its driver."""
     found = policies.load(_state())
@@ -151,7 +151,7 @@ class Device:
 
     def triton_target(self) -> Any:
         own = flagos.get_device_properties()
-        return triton_compiler.target(self.backend, target.arch(own), target.warp_size(own))
+        return triton_compile.target(self.backend, target.arch(own), target.warp_size(own))
 
 
 def _interface(base: Any) -> type:

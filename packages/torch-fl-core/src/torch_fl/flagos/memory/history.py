@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch_fl import _C
-from torch_fl._compat import fx_frames
+from torch_fl._compat.compiler import fx_frames
 from torch_fl.flagos import _target
 from torch_fl.flagos.devices import _existing_index, _lazy_init, is_initialized
 

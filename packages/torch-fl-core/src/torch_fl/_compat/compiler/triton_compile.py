@@ -20,8 +20,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from torch_fl._compat.compiler.triton_backends import filled_with
 from torch_fl._compat.importing import when_imported
-from torch_fl._compat.triton_backends import filled_with
 
 __all__ = [
     "CompilerHooks",

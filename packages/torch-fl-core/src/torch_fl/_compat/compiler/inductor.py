@@ -1,4 +1,5 @@
-"""Owns: where torch_fl enters Inductor. The only file that names Inductor's internals.
+"""Owns: where torch_fl enters Inductor with graphs that are renamed: the one file that knows how it
+compiles them.
 
 Reason: Inductor compiles for devices by name, in some hundred places: a device from outside gets
 the generic path of each. Instead, a graph of flagos tensors is renamed to the device that flagos

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_fl._compat import dynamo_calls
+from torch_fl._compat.compiler import dynamo_calls
 from torch_fl._compat.importing import when_imported
 
 __all__ = ["install"]

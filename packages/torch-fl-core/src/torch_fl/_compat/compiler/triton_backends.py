@@ -1,6 +1,6 @@
 """Owns: a maker's backend of Triton on flagos: which driver is active, what it and libdevice ask.
 
-Reason: as in triton_compiler.py. Triton takes the one driver that says it is active, and makers'
+Reason: as in triton_compile.py. Triton takes the one driver that says it is active, and makers'
 say so where the maker's own PyTorch is; they ask that one for devices and streams. Changed, once,
 when Triton is imported:
 

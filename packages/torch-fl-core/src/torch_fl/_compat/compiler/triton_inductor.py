@@ -2,8 +2,8 @@
 
 Reason: Inductor can be given a device's code generation, but asks in many other places for the
 names of the devices that PyTorch itself has, and reports a device's own name to Triton, which knows
-the maker's. This, triton_cuda_like.py and inductor.py, which renames graphs where flagos stands on
-such a device, are together the only files that name Inductor's internals. Each function below is
+the maker's. Its second part is triton_cuda_like.py; where flagos stands on a device that Inductor
+knows, graphs are renamed instead, and inductor.py is all that is needed. Each function below is
 one adaptation; `ADAPTATIONS` has them in order.
 
 Dated 2026-11, torch 2.11 to 2.14. Held by tests/compile/test_triton_contracts.py.
@@ -20,7 +20,7 @@ from typing import Any, Protocol
 
 import torch
 
-from torch_fl._compat import triton_cuda_like
+from torch_fl._compat.compiler import triton_cuda_like
 from torch_fl._compat.importing import when_imported
 
 __all__ = ["ADAPTATIONS", "Device", "install", "is_usable"]
