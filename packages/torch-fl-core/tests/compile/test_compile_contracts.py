@@ -27,7 +27,8 @@ from torch.utils.checkpoint import checkpoint
 
 from torch_fl._compat.compiler import dynamo_calls, inductor
 from torch_fl._compat.compiler.fake_tensors import FakeTensor, on_device
-from torch_fl.compile import eager_calls, host_streams, random_states
+from torch_fl.compile import host_streams, random_states
+from torch_fl.compile.eager import choice
 from torch_fl.compile.renaming import Renaming
 
 FLAGOS = "flagos"
@@ -350,6 +351,6 @@ def test_ordering_of_stream_calls_is_known_by_its_name() -> None:
 
 def test_operators_that_cpus_do_not_have_are_called_as_flagos_own() -> None:
     cell = torch.ops.aten._thnn_fused_lstm_cell.default
-    assert eager_calls._is_unknown_to_cpus(cell)
-    assert not eager_calls._is_unknown_to_cpus(torch.ops.aten.addmm.default)
-    assert not eager_calls._is_unknown_to_cpus(torch.ops.aten.linear.default)
+    assert choice.is_unknown_to_cpus(cell)
+    assert not choice.is_unknown_to_cpus(torch.ops.aten.addmm.default)
+    assert not choice.is_unknown_to_cpus(torch.ops.aten.linear.default)

@@ -17,7 +17,7 @@ from torch.fx import GraphModule
 from torch.utils import _pytree as pytree
 
 from torch_fl._compat.compiler import caches
-from torch_fl.compile import eager_calls, flagtree, routed
+from torch_fl.compile import eager, flagtree, routed
 from torch_fl.compile.renaming import FLAGOS, graph_modules, is_on
 from torch_fl.plugins import selection
 
@@ -34,7 +34,7 @@ def _plugin() -> str:
 
 
 def _calls() -> str:
-    names = sorted({*routed.names(), *eager_calls.users_operators()})
+    names = sorted({*routed.names(), *eager.users_operators()})
     return hashlib.sha256("\n".join(names).encode()).hexdigest()[:16] if names else ""
 
 

@@ -17,7 +17,7 @@ import torch
 
 from torch_fl import _C
 from torch_fl._compat.compiler import packages as compat
-from torch_fl.compile import eager_calls
+from torch_fl.compile import eager
 from torch_fl.plugins import selection
 
 FLAGOS = "flagos"
@@ -48,7 +48,7 @@ def prepare(metadata: Mapping[str, str], device_index: int) -> int:
             f"{_target()!r} in this process. Compile it again here: "
             "torch._inductor.aoti_compile_and_package(exported_program)."
         )
-    eager_calls.define(said["eager"])
+    eager.define(said["eager"])
     return -1 if _target() == "cpu" else device_index  # the host's devices are one to its code
 
 

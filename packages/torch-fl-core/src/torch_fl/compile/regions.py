@@ -14,7 +14,7 @@ from torch.fx import GraphModule, Node
 from torch_fl import _C
 from torch_fl.compile import (
     cache_key,
-    eager_calls,
+    eager,
     host_streams,
     packages,
     random_states,
@@ -69,7 +69,7 @@ def enter(graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
     inputs = random_states.sized(graph, inputs)
     mark = {
         "devices": [_flagos_index(value) for value in _outputs(graph)],
-        "eager": eager_calls.keep(graph),
+        "eager": eager.keep(graph),
     }
     if _target() == HOST:
         host_streams.forget(graph)
@@ -113,7 +113,7 @@ def bounded(call: Callable[..., Any], mark: dict[str, Any] | None) -> Callable[.
     """`call`, which takes and gives the target's tensors, for flagos tensors."""
     if mark is None:
         return call
-    eager_calls.define(mark["eager"])
+    eager.define(mark["eager"])
     region = _C.CompiledRegion(call, mark["devices"], mark.get("written", []))
     region._boxed_call = True
     return region

@@ -1,0 +1,54 @@
+"""Owns: which operators must stay flagos' own in a region that is compiled for the target."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import torch
+
+from torch_fl.compile.eager.names import NAMESPACE, OF_PYTORCH
+from torch_fl.plugins import selection
+
+PRIVATE_KEY = "PrivateUse1"
+
+# Where users' operators have the kernels that flagos tensors take.
+_KEYS = (PRIVATE_KEY, "CompositeExplicitAutograd")
+
+
+def users_operators() -> set[str]:
+    """All operators of users that would stay flagos' own."""
+    return {
+        name
+        for key in _KEYS
+        for name in torch._C._dispatch_get_registrations_for_dispatch_key(key)
+        if name.partition("::")[0] not in (*OF_PYTORCH, NAMESPACE)
+    }
+
+
+def is_flagos_own(operator: torch._ops.OpOverload, elsewhere: Collection[str]) -> bool:
+    """Whether an operator stays. `elsewhere`: those that somebody has routed."""
+    if operator.namespace == NAMESPACE:
+        return False
+    if operator.name() in elsewhere:
+        return True
+    if operator.namespace not in OF_PYTORCH:
+        return any(
+            torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key) for key in _KEYS
+        )
+    on_host = selection.current().target in (None, "cpu")
+    return on_host and (_is_random(operator) or is_unknown_to_cpus(operator))
+
+
+def is_unknown_to_cpus(operator: torch._ops.OpOverload) -> bool:
+    """PyTorch's own for accelerators, such as fused cells of recurrent layers."""
+    has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
+    name = operator.name()
+    is_pytorchs = operator.namespace == "aten"
+    return is_pytorchs and has_kernel(name, PRIVATE_KEY) and not has_kernel(name, "CPU")
+
+
+def _is_random(operator: torch._ops.OpOverload) -> bool:
+    return torch.Tag.nondeterministic_seeded in operator.tags or operator.name() in (
+        "prims::inductor_seed",
+        "prims::inductor_seeds",
+    )
