@@ -57,7 +57,8 @@ Tensor pad_backward(const Tensor& gradient, const Tensor& self, c10::SymIntArray
   Relabeling call;
   const Tensor target_gradient = call.alias(gradient);
   const Tensor target_self = call.alias(self);
-  call.devices().check(Op::name, Op::overload_name);
+  OperatorRule rule(Op::name, Op::overload_name);
+  call.devices().check(rule);
   const KernelScope scope(call.device());
   try {
     return call.wrap(at::globalContext().deterministicAlgorithms()

@@ -22,10 +22,6 @@ using at::Tensor;
 using at::TensorList;
 using WeakStorage = c10::weak_intrusive_ptr<c10::StorageImpl>;
 
-c10::StorageImpl* storage_of(const Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-}
-
 // The library's own piece, on the target, with `aliases` moved into it.
 Tensor flatten(const std::vector<Tensor>& aliases, const RecurrentShape& shape) {
   return at::_ops::_cudnn_rnn_flatten_weight::call(

@@ -136,8 +136,9 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle,
     return;
   }
   if (known) {
-    call.devices().check(handle.operator_name().name.c_str(),
-                         handle.operator_name().overload_name.c_str());
+    OperatorRule rule(handle.operator_name().name.c_str(),
+                      handle.operator_name().overload_name.c_str());
+    call.devices().check(rule);
   }
   for (size_t i = 0; i < count; ++i) {
     aliases[i] = relabel_late(call, arguments[i], std::move(aliases[i]));

@@ -8,7 +8,6 @@
 #include <string>
 #include <string_view>
 
-#include "boxing/device_rules.h"
 #include "device/runtime.h"
 
 namespace torch_fl {
@@ -80,7 +79,7 @@ c10::DeviceIndex CallDevices::index_slow() const {
   return index_ >= 0 ? index_ : runtime().current_device();
 }
 
-void CallDevices::check_slow(const char* name, const char* overload) const {
+void CallDevices::check_slow(OperatorRule& op) const {
   if (index_ < 0) {
     // Tensors of other devices alone: a device argument brought the call here, or a generator.
     TORCH_CHECK(argument_given_, "Expected a '",
@@ -88,7 +87,7 @@ void CallDevices::check_slow(const char* name, const char* overload) const {
                 "' device type for generator but found 'flagos'");
     return;
   }
-  const auto rule = device_rule(name, overload);
+  const auto rule = op.get();
   const c10::Device first(kFlagos, index_);
   if (rule == DeviceRule::kNone) return;
   if (rule == DeviceRule::kIndexed) {  // self, indices
@@ -116,9 +115,9 @@ void CallDevices::check_slow(const char* name, const char* overload) const {
     const auto argument = second_device ? second_argument_ : foreign_argument_;
     if (!second_device && foreign_argument_ < 0) return;
     TORCH_CHECK(false, "Expected all tensors to be on the same device, but got ",
-                argument_name(name, overload, argument), " is on ", other,
+                argument_name(op.name(), op.overload(), argument), " is on ", other,
                 ", different from other tensors on ", first, " (when checking argument in method ",
-                method_name(name), ")");
+                method_name(op.name()), ")");
   }
   // TensorIterator's rule: scalars of the CPU may join.
   if (second_index_ >= 0) {

@@ -6,6 +6,7 @@
 #include <c10/core/Device.h>
 #include <c10/core/TensorImpl.h>
 
+#include "boxing/device_rules.h"
 #include "device/target.h"
 
 namespace torch_fl {
@@ -34,8 +35,8 @@ class CallDevices {
   // -- after the arguments
 
   // The fast path is one branch.
-  void check(const char* name, const char* overload) const {
-    if (C10_UNLIKELY(suspicious_)) check_slow(name, overload);
+  void check(OperatorRule& rule) const {
+    if (C10_UNLIKELY(suspicious_)) check_slow(rule);
   }
   bool mixed() const { return suspicious_ && (second_index_ >= 0 || !foreign_is_cpu_scalar_); }
 
@@ -51,7 +52,7 @@ class CallDevices {
 
  private:
   void note_second(c10::DeviceIndex index, const c10::TensorImpl& tensor);
-  void check_slow(const char* name, const char* overload) const;
+  void check_slow(OperatorRule& op) const;
   c10::DeviceIndex index_slow() const;
 
   int16_t argument_ = -1;  // counts tensor arguments

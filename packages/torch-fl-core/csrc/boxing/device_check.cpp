@@ -46,7 +46,8 @@ void check_devices(const c10::OperatorHandle& handle, c10::ArrayRef<c10::IValue>
     note(devices, arguments[i], alias != nullptr && alias->isWrite());
   }
   if (spans_devices(name) && devices.mixed()) return;
-  devices.check(name.name.c_str(), name.overload_name.c_str());
+  OperatorRule rule(name.name.c_str(), name.overload_name.c_str());
+  devices.check(rule);
 }
 
 }  // namespace torch_fl

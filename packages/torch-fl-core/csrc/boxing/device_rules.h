@@ -1,6 +1,7 @@
 // Owns: which rule about devices an operator has.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace torch_fl {
@@ -15,5 +16,28 @@ enum class DeviceRule : uint8_t {
 };
 
 DeviceRule device_rule(const char* name, const char* overload);
+
+// An operator's name, and its rule once it has been looked up: a search among thousands of names.
+class OperatorRule {
+ public:
+  constexpr OperatorRule(const char* name, const char* overload)
+      : name_(name), overload_(overload) {}
+  const char* name() const { return name_; }
+  const char* overload() const { return overload_; }
+  DeviceRule get() {
+    auto rule = rule_.load(std::memory_order_relaxed);
+    if (rule == kUnknown) {
+      rule = static_cast<uint8_t>(device_rule(name_, overload_));
+      rule_.store(rule, std::memory_order_relaxed);
+    }
+    return static_cast<DeviceRule>(rule);
+  }
+
+ private:
+  static constexpr uint8_t kUnknown = 0xff;
+  const char* const name_;
+  const char* const overload_;
+  std::atomic<uint8_t> rule_{kUnknown};
+};
 
 }  // namespace torch_fl

@@ -8,10 +8,6 @@
 namespace torch_fl {
 namespace {
 
-c10::StorageImpl* storage_of(const at::Tensor& tensor) {
-  return tensor.unsafeGetTensorImpl()->unsafe_storage().unsafeGetStorageImpl();
-}
-
 void check_strided(const at::Tensor& tensor, c10::DispatchKey key, c10::DeviceType type) {
   const auto* impl = tensor.unsafeGetTensorImpl();
   const auto device = c10::DeviceTypeName(type, /*lower_case=*/true);

@@ -6,13 +6,6 @@
 #include "device/runtime.h"
 
 namespace torch_fl {
-namespace {
-
-c10::StorageImpl* storage_of(const c10::TensorImpl& impl) {
-  return impl.unsafe_storage().unsafeGetStorageImpl();
-}
-
-}  // namespace
 
 Region::Region(c10::DeviceIndex device) : kernel_(device) {}
 

@@ -13,10 +13,6 @@ at::Tensor retain(TensorImpl* impl) {
   return at::Tensor(c10::intrusive_ptr<TensorImpl>::reclaim_copy(impl));
 }
 
-c10::StorageImpl* storage_of(const TensorImpl* impl) {
-  return impl->unsafe_storage().unsafeGetStorageImpl();
-}
-
 }  // namespace
 
 at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
@@ -24,7 +20,8 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
   auto* impl = tensor.unsafeGetTensorImpl();
   if (C10_UNLIKELY(impl->device_type() != kFlagos)) {
     devices_.note_foreign(*impl, access != Access::kRead);
-    rare().passed_through.push_back(impl);
+    // (A result of another device type is nobody's but the kernel's, see wrap_shared.)
+    if (impl->device_type() == target().type) rare().passed_through.push_back(impl);
     return tensor;
   }
   devices_.note(*impl);
@@ -44,10 +41,10 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
 }
 
 at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
-  auto* twin = held_twin(storage_of(impl));
+  auto* twin = held_twin(storage_of(*impl));
   const bool light = aliases_ == Aliases::kLight && access == Access::kRead && twin != nullptr;
   auto alias = C10_LIKELY(light) ? c10::make_intrusive<AliasImpl>(twin, *impl)
-                                 : c10::make_intrusive<AliasImpl>(twin_of(storage_of(impl)), *impl);
+                                 : c10::make_intrusive<AliasImpl>(twin_of(storage_of(*impl)), *impl);
   if (C10_UNLIKELY(page_guard::enabled())) open_pages(alias->unsafe_storage().data());
   auto& entry = entries_.emplace_back();
   entry.original = impl;
@@ -80,7 +77,7 @@ at::Tensor Relabeling::wrap(at::Tensor&& result) {
   if (C10_LIKELY(impl->device_type() == target().type && impl->key_set().has(target().dense) &&
                  impl->has_storage() && result.use_count() == 1 &&
                  impl->unsafe_storage().use_count() == 1 && !devices_.results_elsewhere())) {
-    if (C10_UNLIKELY(page_guard::enabled())) open_result(storage_of(impl));
+    if (C10_UNLIKELY(page_guard::enabled())) open_result(storage_of(*impl));
     AliasImpl::relabel_fresh(*impl, target().indexed ? impl->device().index() : device());
     return std::move(result);
   }
@@ -111,14 +108,14 @@ at::Tensor Relabeling::wrap_shared(at::Tensor&& result) {
                                                       /*allow_tensor_metadata_change=*/true));
     impl = result.unsafeGetTensorImpl();
   }
-  auto* storage = storage_of(impl);
+  auto* storage = storage_of(*impl);
   if (auto* owner = owner_of(storage)) {
     AliasImpl::restore_autograd(*impl, *owner);
     AliasImpl::relabel(*impl, owner->storage(), owner->device().index());
   } else if (!devices_.results_elsewhere()) {
     // Results of one call may share memory with each other.
     for (const auto& other : wrapped) {
-      if (other.result->has_storage() && held_twin(storage_of(other.result)) == storage) {
+      if (other.result->has_storage() && held_twin(storage_of(*other.result)) == storage) {
         AliasImpl::relabel(*impl, other.result->storage(), other.result->device().index());
         return std::move(result);
       }
@@ -134,7 +131,7 @@ at::Tensor Relabeling::wrap_shared(at::Tensor&& result) {
 // The argument whose memory `twin` is.
 TensorImpl* Relabeling::owner_of(const c10::StorageImpl* twin) const {
   for (const auto& entry : entries_) {
-    if (entry.alias->has_storage() && storage_of(entry.alias) == twin) return entry.original;
+    if (entry.alias->has_storage() && storage_of(*entry.alias) == twin) return entry.original;
   }
   return nullptr;
 }
@@ -146,7 +143,7 @@ bool storage_holds(const TensorImpl& tensor) {
                                           : at::detail::computeStorageNbytes(
                                                 tensor.sizes(), tensor.strides(),
                                                 tensor.dtype().itemsize(), tensor.storage_offset());
-  return needed <= storage_of(&tensor)->nbytes();
+  return needed <= storage_of(tensor)->nbytes();
 }
 
 }  // namespace
@@ -160,8 +157,8 @@ void Relabeling::write_back(bool failed) {
     }
     auto& original = *entry.original;
     auto& alias = *entry.alias;
-    auto* storage = storage_of(&original);
-    auto* twin = storage_of(&alias);
+    auto* storage = storage_of(original);
+    auto* twin = storage_of(alias);
     if (C10_UNLIKELY(storage->_mutable_data_ptr_no_checks().get() !=
                          twin->_mutable_data_ptr_no_checks().get() ||
                      storage->nbytes() != twin->nbytes())) {

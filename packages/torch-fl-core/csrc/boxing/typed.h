@@ -250,7 +250,7 @@ struct TypedBoxing<Op, Result(Args...)> {
       // (Lists, numbers and references: there was nothing to move from.)
       if (C10_UNLIKELY(call.devices().mixed())) return decomposed(call, given...);
     }
-    call.devices().check(Op::name, Op::overload_name);
+    call.devices().check(rule_);
     const Relabeling::Settlement settlement(call);
     const KernelScope scope(call.memory_device());
     const auto kernel = [&](auto&... argument) -> Result {
@@ -280,6 +280,8 @@ struct TypedBoxing<Op, Result(Args...)> {
   }
 
  private:
+  static inline constinit OperatorRule rule_{Op::name, Op::overload_name};
+
   // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.
   static Result decomposed(Relabeling& call, Args... given) {
     constexpr c10::DispatchKeySet kKeys(routing::kComposition);

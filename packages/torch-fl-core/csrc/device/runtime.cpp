@@ -1,6 +1,8 @@
 // Owns: the one runtime of the process.
 #include "device/runtime.h"
 
+#include <atomic>
+
 #include "device/refusal.h"
 
 namespace torch_fl {
@@ -8,6 +10,10 @@ namespace {
 
 // Never destroyed: tensors may be freed by static destructors that run after ours.
 Runtime* g_runtime = nullptr;
+
+// So many devices are known to exist. Guards are asked with every operator's backward, and a count
+// never falls.
+std::atomic<DeviceIndex> g_known{0};
 
 }  // namespace
 
@@ -25,8 +31,11 @@ void set_runtime(std::unique_ptr<Runtime> runtime) {
 }
 
 DeviceIndex checked_device(DeviceIndex device) {
+  if (C10_LIKELY(device >= 0 && device < g_known.load(std::memory_order_relaxed))) return device;
   if (device == -1) return runtime().current_device();
-  if (C10_UNLIKELY(device < 0 || device >= runtime().device_count())) refuse_device(device);
+  const auto count = runtime().device_count();
+  if (device < 0 || device >= count) refuse_device(device);
+  g_known.store(count, std::memory_order_relaxed);
   return device;
 }
 

@@ -3,14 +3,23 @@
 // storage is one pointer away from any flagos storage, without a map or a lock, and it is the same
 // for all views, so that PyTorch's overlap checks go on working below.
 #pragma once
+#include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
 #include <c10/core/StorageImpl.h>
+#include <c10/core/TensorImpl.h>
 
 #include "device/target.h"
 
 namespace torch_fl {
 
 using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
+
+inline c10::StorageImpl* storage_of(const c10::TensorImpl& tensor) {
+  return tensor.unsafe_storage().unsafeGetStorageImpl();
+}
+inline c10::StorageImpl* storage_of(const at::Tensor& tensor) {
+  return storage_of(*tensor.unsafeGetTensorImpl());
+}
 
 // The deleter of every flagos DataPtr; it is also the mark by which one is recognised.
 void release_twin(void* twin);

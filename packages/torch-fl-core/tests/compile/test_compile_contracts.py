@@ -210,24 +210,6 @@ def test_dynamos_lists_have_flagos_functions() -> None:
     assert hasattr(contexts, "register_device_context_manager")
 
 
-def test_functions_of_generators_are_not_traced() -> None:
-    """Nor from within PyTorch's own, which are not."""
-    assert trace_rules.check_file(torch.flagos.random.__file__).skipped
-
-    def seeded(x: torch.Tensor) -> torch.Tensor:
-        state = torch.flagos.get_rng_state()
-        torch.manual_seed(3)
-        y = x + torch.rand_like(x)
-        torch.flagos.set_rng_state(state)
-        return y
-
-    x = torch.ones(4, device=FLAGOS)
-    before = torch.flagos.get_rng_state()
-    expected = seeded(x)
-    assert torch.equal(torch.compile(seeded, backend="eager")(x), expected)
-    assert torch.equal(torch.flagos.get_rng_state(), before)
-
-
 def test_the_current_device_is_guarded() -> None:
     torch._dynamo.reset()
     counted = torch._dynamo.testing.CompileCounter()

@@ -34,9 +34,6 @@ GUARDED = ("current_device", "is_initialized")
 AS_ACCELERATOR = ("current_stream", "synchronize")
 # Calls in the graph.
 IN_GRAPH = ("_exchange_device", "_maybe_exchange_device", "stream")
-# Not traced into, as torch's and torch.cuda's: functions that change generators. PyTorch's, which
-# are not traced either, call them.
-SKIPPED = "torch_fl.flagos.random"
 
 
 def install() -> None:
@@ -56,7 +53,6 @@ def _add_rules(rules: Any) -> None:
     names = (*CONSTANT, *GUARDED, *AS_ACCELERATOR, *IN_GRAPH)
     in_graph = rules.TorchInGraphFunctionVariable
     rules.torch_name_rule_map.append({f"torch.flagos.{name}": in_graph for name in names})
-    rules.add(SKIPPED)
 
 
 def _add_constants(module: Any) -> None:
