@@ -6,6 +6,8 @@ from __future__ import annotations
 import importlib
 import inspect
 import operator
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -77,6 +79,17 @@ def test_wrapped_functions_exist_and_take_what_we_pass(
     assert inductor.__file__ in wrappers
     assert inspect.getsourcefile(original) == importlib.import_module(where[0]).__file__
     assert list(inspect.signature(original).parameters)[: len(parameters)] == parameters
+
+
+def test_nothing_else_names_parts_of_inductor() -> None:
+    """But for its settings and public functions, that is."""
+    public = {"config", "aoti_compile_and_package"}
+    folder = Path(inductor.__file__).parent
+    for path in folder.parents[1].rglob("*.py"):
+        if folder not in path.parents:
+            named = re.findall(r"torch\._inductor(?:\.| import )(\w+)", path.read_text())
+            assert set(named) <= public, path
+            assert "_TorchCompileInductorWrapper" not in path.read_text(), path
 
 
 def test_a_compiled_graph_has_what_the_boundary_replaces() -> None:

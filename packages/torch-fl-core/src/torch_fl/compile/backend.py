@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 from torch.fx import GraphModule
+
+from torch_fl._compat.compiler import inductor
 
 __all__ = ["flagos", "reset"]
 
@@ -26,16 +27,12 @@ def flagos(
     compilation and no other, its backward pass included. RuntimeError for an option that Inductor
     does not know, or whose value is of another type.
     """
-    return _inductor(mode, options)(graph, inputs)
-
-
-def _inductor(mode: str | None, options: Mapping[str, Any] | None) -> Any:
-    return torch._TorchCompileInductorWrapper(mode, options, dynamic=None)
+    return inductor.backend(mode, options)(graph, inputs)
 
 
 def reset() -> None:
     """What `torch.compiler.reset` asks of a backend: recorded graphs are forgotten."""
-    _inductor(None, None).reset()
+    inductor.backend(None, None).reset()
 
 
 flagos.reset = reset  # type: ignore[attr-defined]

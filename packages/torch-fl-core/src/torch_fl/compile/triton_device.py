@@ -15,9 +15,13 @@ from typing import Any
 import torch
 
 from torch_fl import flagos
-from torch_fl._compat.compiler import triton_backends, triton_compile, triton_inductor
+from torch_fl._compat.compiler import (
+    triton_backends,
+    triton_codegen,
+    triton_compile,
+    triton_inductor,
+)
 from torch_fl.compile import interface, policies, target
-from torch_fl.plugins.capabilities import TritonTarget
 
 __all__ = ["Device", "hooks", "is_device", "raw_stream", "settings"]
 
@@ -129,16 +133,17 @@ class Device:
 
     def __init__(self) -> None:
         from torch._dynamo.device_interface import DeviceInterface
-        from torch._inductor.codegen.wrapper import PythonWrapperCodegen
 
         profile = target.profile()
         assert profile is not None
         self.backend = profile.backend
         self.cuda_like = profile.cuda_like
         self.interface: Any = _interface(interface.make(DeviceInterface))
-        self.scheduling = _scheduling()
-        self.wrapper = PythonWrapperCodegen
-        self.op_overrides = _op_overrides(profile)
+        self.scheduling = triton_codegen.scheduling()
+        self.wrapper = triton_codegen.wrapper()
+        self.op_overrides = triton_codegen.op_overrides(
+            profile.raw_stream or f"{__name__}:raw_stream"
+        )
 
     def device_count(self) -> int:
         return flagos.device_count()
@@ -186,38 +191,3 @@ def _interface(base: Any) -> type:
     TritonInterface.Worker = Worker
     TritonInterface.get_device_properties = staticmethod(get_device_properties)
     return TritonInterface
-
-
-def _scheduling() -> type:
-    from torch._inductor.codegen.triton import TritonScheduling
-
-    class FlagosScheduling(TritonScheduling):
-        """A class of its own: Inductor asks a device's scheduling whether it is Triton's."""
-
-    return FlagosScheduling
-
-
-def _op_overrides(profile: TritonTarget) -> Any:
-    from torch._inductor.codegen.common import DeviceOpOverrides
-
-    module, _, function = (profile.raw_stream or f"{__name__}:raw_stream").partition(":")
-
-    class FlagosOpOverrides(DeviceOpOverrides):
-        """Lines of generated Python: device state is torch.flagos'."""
-
-        def import_get_raw_stream_as(self, name: str) -> str:
-            return f"from {module} import {function} as {name}"
-
-        def set_device(self, device_idx: int) -> str:
-            return f"torch.flagos.set_device({device_idx})"
-
-        def synchronize(self) -> str:
-            return "torch.flagos.synchronize()"
-
-        def device_guard(self, device_idx: int) -> str:
-            return f"torch.flagos.device({device_idx})"
-
-        def current_stream(self) -> str:
-            return "torch.flagos.current_stream()"
-
-    return FlagosOpOverrides()

@@ -21,15 +21,16 @@ Dated 2026-11, torch 2.11 to 2.14. Held by tests/compile/test_compile_contracts.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
+import torch
 from torch.fx import GraphModule
 
 from torch_fl._compat.importing import when_imported
 
-__all__ = ["MARK", "Regions", "install", "load_operators"]
+__all__ = ["MARK", "Regions", "backend", "install", "load_operators"]
 
 MARK = "_torch_fl_region"
 """The attribute by which a compiled graph says that it is called through a boundary."""
@@ -72,6 +73,11 @@ def install(regions: Callable[[], Regions]) -> None:
     when_imported("torch._inductor.compile_fx", functools.partial(_change, regions))
     # What was compiled in another process is loaded without the compiler.
     when_imported("torch._inductor.output_code", functools.partial(_bound, regions))
+
+
+def backend(mode: str | None, options: Mapping[str, Any] | None) -> Any:
+    """What `torch.compile` makes of `backend="inductor"`: a graph and its inputs go in."""
+    return torch._TorchCompileInductorWrapper(mode, options, dynamic=None)
 
 
 def load_operators() -> None:
