@@ -18,7 +18,7 @@ from torch.utils import _pytree as pytree
 
 from torch_fl._compat.compiler import caches
 from torch_fl.compile import eager, flagtree, routed
-from torch_fl.compile.renaming import FLAGOS, graph_modules, is_on
+from torch_fl.compile.renaming import FLAGOS, is_on, values
 from torch_fl.plugins import selection
 
 _FORMAT = "3"  # of what a cached graph says to its boundary: a new one hides older entries
@@ -75,16 +75,7 @@ def concerns(model: Any, inputs: Sequence[Any]) -> bool:
         tensor.device.type == FLAGOS for tensor in (*model.parameters(), *model.buffers())
     ):
         return True
-    if not isinstance(model, GraphModule):
-        return False
-    return any(
-        _is_named(value)
-        for module in graph_modules(model)
-        for node in module.graph.nodes
-        for value in pytree.tree_leaves(
-            (node.meta.get("example_value"), node.meta.get("val"), node.args, node.kwargs)
-        )
-    )
+    return isinstance(model, GraphModule) and any(map(_is_named, values(model)))
 
 
 def _is_named(value: Any) -> bool:

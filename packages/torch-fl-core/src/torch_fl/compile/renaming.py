@@ -17,6 +17,9 @@ FLAGOS = "flagos"
 # What tracing leaves on a node that may hold tensors.
 _META = ("val", "example_value", "eager_input_vals", "fake_result")
 
+# The most of a graph's values, which need not be searched for others.
+_SINGLE = (Node, torch.Tensor, torch.SymInt, torch.device, torch.dtype, str, int, float)
+
 
 class Renaming:
     """Devices of one type as those of another. A tensor is renamed once, however often it is met,
@@ -128,9 +131,18 @@ def is_on(value: Any, device_type: str) -> bool:
 
 def mentions(graph: GraphModule, device_type: str) -> bool:
     """Whether anything in a graph is on such a device."""
-    return any(
-        is_on(value, device_type)
-        for module in graph_modules(graph)
-        for node in module.graph.nodes
-        for value in (*pytree.tree_leaves(node.meta.get("val")), *leaves(node))
-    )
+    return any(is_on(value, device_type) for value in values(graph))
+
+
+def values(graph: GraphModule) -> Iterator[Any]:
+    """What may say a device in a graph and those inside it: each node's result, as it was traced
+    before autograd or after it, and what the node is called with."""
+    for module in graph_modules(graph):
+        for node in module.graph.nodes:
+            meta = node.meta
+            traced = (meta.get("val"), meta.get("example_value"))
+            for value in (*traced, *node.args, *node.kwargs.values()):
+                if value is None or isinstance(value, _SINGLE):
+                    yield value
+                else:
+                    yield from pytree.tree_leaves(value)
