@@ -83,6 +83,7 @@ def _install_interop() -> None:
     """Tensors to and from other libraries and processes, and what PyTorch gates by device names."""
     from torch_fl._compat import (
         attention_fast_path,
+        attention_params,
         data_parallel,
         dlpack,
         flex_attention,
@@ -98,6 +99,7 @@ def _install_interop() -> None:
         dlpack.install(target)
         multiprocessing.install()
         recurrent_weights.install()
+        attention_params.install(target)
     attention_fast_path.install()
     data_parallel.install()
     sparse_pickling.install()

@@ -66,6 +66,16 @@ def test_kinds_of_tensors_arrive_as_they_are(ask: Ask) -> None:
     assert ask(other_process.describe, sent) == other_process.describe(sent)
 
 
+def test_of_an_empty_tensor_nothing_of_the_target_is_sent() -> None:
+    # PyTorch names its device by an index alone, which in the other process means flagos.
+    empty = torch.empty(0, 3, device=FLAGOS).t().requires_grad_()
+    rebuild, arguments = reductions.reduce_tensor(empty)
+    assert FLAGOS.index in arguments
+    assert not any(isinstance(part, tuple) and "cpu" in str(part) for part in arguments)
+    again = rebuild(*arguments)
+    assert (again.device, again.stride(), again.requires_grad) == (FLAGOS, empty.stride(), True)
+
+
 def test_the_memory_is_one(ask: Ask) -> None:
     tensor = numbers()
     views = [tensor, tensor[2:4], tensor.view(2, 3)]

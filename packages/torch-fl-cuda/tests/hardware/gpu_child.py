@@ -61,11 +61,16 @@ kept: list[Tensor] = []
 
 
 def serve(inbox: Any, outbox: Any) -> None:
-    """Answers each (function, argument) until None comes; an error is answered as its text."""
-    while (request := inbox.get()) is not None:
-        function, argument = request
+    """Answers each (function, argument) until None comes; an error is answered as its text, one of
+    receiving too."""
+    while True:
         try:
+            if (request := inbox.get()) is None:
+                return
+            function, argument = request
             outbox.put(function(argument))
+        except EOFError:
+            raise
         except Exception as error:
             outbox.put(_text(error))
 
@@ -151,6 +156,8 @@ def exchange(device: str) -> dict[str, Any]:
     inbox, outbox = here.Queue(), here.Queue()
     process = here.Process(target=serve, args=(inbox, outbox))
     process.start()
+    unsent: list[str] = []  # why, of what a queue's background thread could not send
+    inbox._on_queue_feeder_error = lambda error, _: unsent.append(_text(error))
 
     def ask(function: Callable[[Any], Any], argument: Any) -> Any:
         inbox.put((function, argument))
@@ -173,9 +180,10 @@ def exchange(device: str) -> dict[str, Any]:
     ]
     try:
         facts["kinds"] = [ask(describe, kinds), describe(kinds)]
-    except queue.Empty:  # what failed is told in the background thread of a queue
+    except queue.Empty:
+        alive = process.is_alive()
         process.terminate()
-        return {"unanswered": True}
+        return {"unanswered": {"alive": alive, "exit code": process.exitcode, "unsent": unsent}}
 
     shared = numbers()
     views = [shared, shared[2:4], shared.view(2, 3)]

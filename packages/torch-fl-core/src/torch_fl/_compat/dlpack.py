@@ -58,6 +58,13 @@ def _place_of(device: torch.device) -> Place | None:
     return kind, index
 
 
+def _existing(device: torch.device, target: str) -> torch.device:
+    """`device`, with the current one's index where it is the target's and has none."""
+    if device.type != target or target == "cpu" or device.index is not None:
+        return device
+    return torch.device(target, _C.current_device())
+
+
 def _place_on_target(target: str, index: int) -> Place | None:
     """Where the memory of flagos device `index` is, as the target names it."""
     # (The CPU is one device.)
@@ -126,7 +133,7 @@ def _importing(load: Callable[..., torch.Tensor], target: str) -> Callable[..., 
         ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     ) -> torch.Tensor:
         if device is not None and hasattr(ext_tensor, "__dlpack__"):
-            wanted = torch.device(device)
+            wanted = _existing(torch.device(device), target)
             result = None
             on_flagos = isinstance(ext_tensor, torch.Tensor) and ext_tensor.device.type == _FLAGOS
             if on_flagos and wanted.type == target:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from multiprocessing import reduction
 from typing import Any
 
@@ -115,10 +115,15 @@ def _reduce_tensor(tensor: torch.Tensor, reduce: Reducer) -> Reduced:
     view = _C.to_target(tensor)
     if not (view.is_cuda or view.device.type == "cpu"):
         return _refused(NotImplementedError(_UNSHARABLE.format(view.device.type)))
+    facts = (type(tensor), tensor.requires_grad, tensor.is_conj(), tensor.is_neg())
+    if view.untyped_storage().nbytes() == 0:
+        # There is no memory to share; and of an empty tensor PyTorch sends the device's index
+        # alone, which where it arrives means flagos and not the target.
+        layout = (tensor.dtype, tensor.size(), tensor.stride())
+        return _rebuild_empty, (*facts, tensor.device.index, *layout)
     _share(tensor)
     view = _C.to_target(tensor)
     _remember(tensor, view)
-    facts = (type(tensor), tensor.requires_grad, tensor.is_conj(), tensor.is_neg())
     return _rebuild_tensor, (*facts, tensor.device.index, *reduce(view))
 
 
@@ -137,6 +142,26 @@ def _rebuild_tensor(
     if tensor is None:
         tensor = _C.from_target(view, device)
         _remember(tensor, view)
+    return _as_sent(tensor, kind, requires_grad, conj, neg)
+
+
+def _rebuild_empty(
+    kind: type[torch.Tensor],
+    requires_grad: bool,
+    conj: bool,
+    neg: bool,
+    device: int,
+    dtype: torch.dtype,
+    size: Sequence[int],
+    stride: Sequence[int],
+) -> torch.Tensor:
+    tensor = torch.empty_strided(size, stride, dtype=dtype, device=torch.device(_FLAGOS, device))
+    return _as_sent(tensor, kind, requires_grad, conj, neg)
+
+
+def _as_sent(
+    tensor: torch.Tensor, kind: type[torch.Tensor], requires_grad: bool, conj: bool, neg: bool
+) -> torch.Tensor:
     tensor = tensor.conj() if conj else tensor
     tensor = torch._neg_view(tensor) if neg else tensor
     if kind is torch.nn.Parameter:
@@ -151,7 +176,7 @@ def _share(tensor: torch.Tensor) -> None:
     """
     with _moving:
         memory = _C.to_target(tensor).untyped_storage()
-        if memory.device.type != "cpu" or memory.is_shared() or memory.nbytes() == 0:
+        if memory.device.type != "cpu" or memory.is_shared():
             return
         content = _bytes_over(tensor.untyped_storage())
         shared = _bytes_over(torch.UntypedStorage._new_shared(memory.nbytes()))
