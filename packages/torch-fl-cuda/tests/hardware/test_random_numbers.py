@@ -87,6 +87,7 @@ GRAPH = """
     with module.graph(graph):
         drawn = torch.randn(50, device=device)
         other = torch.nn.functional.dropout(torch.rand(50, device=device))
+    module.synchronize()  # a capture sets the graph's offset to 0 on its own stream, a replay here
     told = []
     for turn in range(5):
         if turn >= 3:
@@ -102,6 +103,7 @@ OWN_GENERATOR = """
     graph.register_generator_state(own)
     with module.graph(graph):
         drawn = torch.randn(50, device=device, generator=own)
+    module.synchronize()
     told = []
     for turn in range(3):
         graph.replay()

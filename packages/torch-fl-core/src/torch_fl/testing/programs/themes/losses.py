@@ -129,4 +129,10 @@ def ctc_from_the_cpu(device: str) -> Results:
     """The same with what one library's kernel asks for: targets of 32 bits on the CPU."""
     targets = integers("cpu", 9, 14, dtype=torch.int32) + 1
     times, lengths = torch.full((3,), 20).int(), torch.tensor([6, 3, 5]).int()
-    return _ctc(device, {"loss": lambda x: F.ctc_loss(x, targets, times, lengths)})
+    return _ctc(
+        device,
+        {
+            "loss": lambda x: F.ctc_loss(x, targets, times.to(device), lengths.to(device)),
+            "lengths too": lambda x: F.ctc_loss(x, targets, times, lengths, reduction="sum"),
+        },
+    )
