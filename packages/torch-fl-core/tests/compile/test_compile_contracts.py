@@ -173,6 +173,21 @@ def test_renamed_fake_tensors_keep_symbolic_sizes() -> None:
         assert (renamed + 1).device.type == "cpu"
 
 
+def test_constants_are_renamed_while_a_fake_mode_is_on() -> None:
+    constant = torch.ones(3, device=FLAGOS)
+    graph = make_fx(lambda x: x + constant)(torch.ones(3, device=FLAGOS))
+    (node,) = graph.graph.find_nodes(op="get_attr")
+    with fake_tensor.FakeTensorMode():
+        Renaming(FLAGOS, "cpu", index=None).graph(graph)
+        there = getattr(graph, node.target)
+        Renaming("cpu", FLAGOS, index=0).graph(graph)
+    back = getattr(graph, node.target)
+    assert (there.device, back.device) == (torch.device("cpu"), torch.device("flagos:0"))
+    assert not isinstance(back, FakeTensor)
+    assert there.data_ptr() == back.data_ptr() == constant.data_ptr()
+    assert graph(torch.ones(3, device=FLAGOS)).tolist() == [2, 2, 2]
+
+
 # -- _compat/compiler/dynamo.py
 
 
@@ -336,6 +351,23 @@ def test_states_in_graphs_have_the_size_of_flagos_own(monkeypatch: pytest.Monkey
     assert second is x
     assert given.meta["val"] is first
     assert out.meta["val"].shape == size
+
+
+@pytest.mark.parametrize("size", [16, 5056])
+def test_no_guard_is_left_on_the_size_of_a_state(
+    monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    shapes = ShapeEnv()
+    mode = fake_tensor.FakeTensorMode(shape_env=shapes)
+    # As PyTorch makes it for a graph: of no argument, so its size is a symbol without a source.
+    state = mode.from_tensor(torch.empty(5056, dtype=torch.uint8), static_shapes=False)
+    assert isinstance(state.shape[0], torch.SymInt)
+    own = torch.empty(size, dtype=torch.uint8)
+    monkeypatch.setattr(torch.flagos, "get_rng_state", lambda device: own)
+    sized = random_states._state_like(state)
+    assert [*sized.shape] == [size]
+    assert shapes.guards == []
+    assert random_states._state_like(sized) is sized
 
 
 def test_ordering_of_stream_calls_is_known_by_its_name() -> None:

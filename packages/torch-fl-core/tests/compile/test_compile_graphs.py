@@ -5,16 +5,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from children import output_of_child
 
+from torch_fl.testing.compiled import __main__ as commands
 from torch_fl.testing.compiled.__main__ import main
 from torch_fl.testing.compiled.comparison import differences
 from torch_fl.testing.compiled.execution import execute
-from torch_fl.testing.compiled.program import Graph, Place, Program, all_graphs
+from torch_fl.testing.compiled.program import Graph, Place, Program, all_graphs, before
 
 GRAPHS = all_graphs()
 # What Inductor need not be asked for: Dynamo leaves these functions as they are.
@@ -144,3 +146,27 @@ def test_the_command_goes_on_where_it_ended(
     assert main(["--select", "views/nothing-computed", "--json", str(file)]) == 0
     assert file.read_text(encoding="utf-8") == before
     assert json.loads(before.splitlines()[-1])["verdict"] == "equal"
+
+
+@pytest.mark.parametrize("limit", ["", "it cannot"])
+def test_what_pytorch_itself_cannot_do_is_said_and_no_failure(
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Any,
+    capsys: pytest.CaptureFixture[str],
+    limit: str,
+) -> None:
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return x.sin() + (1 if torch.compiler.is_compiling() else 2)
+
+    graph = replace(_program(function), limit=limit)
+    monkeypatch.setattr(commands, "all_graphs", lambda: {graph.name: graph})
+    file = tmp_path / "found.jsonl"
+    assert main(["--json", str(file)]) == (0 if limit else 1)
+    record = json.loads(file.read_text(encoding="utf-8").splitlines()[-1])
+    assert (record["verdict"], record["limit"]) == ("differs", limit)
+    assert ("1 of them by PyTorch's own limits" in capsys.readouterr().out) == bool(limit)
+
+
+def test_a_limit_ends_with_a_release() -> None:
+    assert before("99.0", "it cannot") == "it cannot"
+    assert before("2.11", "it cannot") == ""

@@ -51,7 +51,10 @@ def sized(graph: GraphModule, inputs: Sequence[Any]) -> list[Any]:
 
 def _state_like(fake: torch.Tensor) -> torch.Tensor:
     size = torch.get_device_module("flagos").get_rng_state(0).numel()
-    return fake if fake.numel() == size else fake.new_empty(size)
+    # A size may be a symbol that no argument of the graph has: comparing it would leave a guard
+    # that nothing can check.
+    known = fake.shape[0]
+    return fake if isinstance(known, int) and known == size else fake.new_empty(size)
 
 
 def signature(arguments: str, form: str) -> str:

@@ -10,7 +10,7 @@ from torch.fx import GraphModule, Node
 from torch.utils import _pytree as pytree
 
 from torch_fl import _C
-from torch_fl._compat.compiler.fake_tensors import FakeTensor, on_device
+from torch_fl._compat.compiler.fake_tensors import FakeTensor, no_dispatch, on_device
 
 FLAGOS = "flagos"
 
@@ -60,9 +60,10 @@ class Renaming:
     def _tensor(self, tensor: torch.Tensor) -> torch.Tensor:
         if isinstance(tensor, FakeTensor):
             return on_device(tensor, self.device(tensor.device))
-        if self._source == FLAGOS:
-            return _C.to_target(tensor)
-        return _C.from_target(tensor, self.device(tensor.device).index)
+        with no_dispatch():  # a constant, while its graph's fake mode is on
+            if self._source == FLAGOS:
+                return _C.to_target(tensor)
+            return _C.from_target(tensor, self.device(tensor.device).index)
 
     def tree(self, values: Any) -> Any:
         """Whatever tensors and devices are in a nest of lists, tuples and dicts, renamed."""

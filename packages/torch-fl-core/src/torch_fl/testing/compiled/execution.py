@@ -8,22 +8,25 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+import torch._inductor.config
 from torch._dynamo.utils import counters
 from torch.utils import _pytree as pytree
 
 from .comparison import differences
 from .program import Graph, Place, Program
 
-__all__ = ["Result", "execute"]
+__all__ = ["GOOD", "Result", "execute"]
 
 EQUAL, CLOSE, DIFFERS, RAISES = "equal", "close", "differs", "raises"
+GOOD = (EQUAL, CLOSE)
 
 
 @dataclasses.dataclass
 class Result:
     """What came out. `verdict`: "equal" to the last bit, "close", "differs" or "raises"; the first
     two are good. `breaks`: graph breaks. `inductor`: graphs that Inductor compiled, or found in its
-    cache. `seconds`: of the compiled run, compilation included."""
+    cache. `seconds`: of the compiled run, compilation included. `limit`: why PyTorch itself may do
+    it wrong, whatever the verdict."""
 
     name: str
     device: str
@@ -32,17 +35,18 @@ class Result:
     breaks: int = 0
     inductor: int = 0
     notes: list[str] = dataclasses.field(default_factory=list)
+    limit: str = ""
 
     @property
     def good(self) -> bool:
-        return self.verdict in (EQUAL, CLOSE)
+        return self.verdict in GOOD
 
 
 def execute(graph: Graph, device: str, backend: str = "inductor") -> Result:
     """Runs a graph on a device. RuntimeError where the device is not there."""
     torch._dynamo.reset()
     counters.clear()
-    result = Result(graph.name, device, RAISES)
+    result = Result(graph.name, device, RAISES, limit=graph.limit)
     program = graph.build(Place(device, graph.name))
     try:
         with torch.compiler.set_stance("force_eager"):
@@ -54,8 +58,9 @@ def execute(graph: Graph, device: str, backend: str = "inductor") -> Result:
     program = graph.build(Place(device, graph.name))
     compiled = _compiled(program, backend)
     try:
-        got = _run(program, compiled)
-        again = _run(program, compiled) if program.random else None
+        with torch._inductor.config.patch(program.settings):
+            got = _run(program, compiled)
+            again = _run(program, compiled) if program.random else None
     except Exception as error:
         result.notes = [_said(error)]
         return result

@@ -11,13 +11,20 @@ from typing import Any
 
 import torch
 
-__all__ = ["Graph", "Place", "Program", "all_graphs", "eagerly", "graph"]
+__all__ = ["Graph", "Place", "Program", "all_graphs", "before", "eagerly", "graph"]
 
 
 def eagerly(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that no compiler traces into; what it calls may be compiled."""
     left_alone: Callable[..., Any] = torch.compiler.disable(function, recursive=False)
     return left_alone
+
+
+def before(release: str, reason: str) -> str:
+    """`reason`, where PyTorch is older than a release such as "2.13", and nothing otherwise."""
+    numbers = [torch.__version__.split(".")[:2], release.split(".")]
+    mine, theirs = (tuple(int(part) for part in one) for one in numbers)
+    return reason if mine < theirs else ""
 
 
 class Place:
@@ -81,7 +88,8 @@ class Program:
     `state`: what it changes or learns besides its arguments: modules, tensors. `gradients`: the
     result's gradients are taken for leaves among the arguments and in `state`. `random`: the
     compiler draws numbers of its own, so results are compared with themselves under the same seed.
-    `raises`: what both must raise.
+    `raises`: what both must raise. `options`: of torch.compile. `settings`: of
+    torch._inductor.config for the compiled run, its backward pass included.
     """
 
     function: Callable[..., Any]
@@ -91,6 +99,7 @@ class Program:
     random: bool = False
     dynamic: bool | None = None
     options: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Any] = field(default_factory=dict)
     raises: type[BaseException] | None = None
     tolerance: float = 0.0
 
@@ -98,27 +107,34 @@ class Program:
 @dataclass(frozen=True)
 class Graph:
     """A named program. `devices`: how many it needs. `accelerator`: it has no meaning on "cpu".
-    `slow`: left out of quick runs."""
+    `slow`: left out of quick runs. `limit`: why PyTorch itself, of this version, may do it wrong on
+    any device; empty where it does not."""
 
     name: str
     build: Callable[[Place], Program]
     devices: int = 1
     accelerator: bool = False
     slow: bool = False
+    limit: str = ""
 
 
 _GRAPHS: dict[str, Graph] = {}
 
 
 def graph(
-    name: str, *, devices: int = 1, accelerator: bool = False, slow: bool = False
+    name: str,
+    *,
+    devices: int = 1,
+    accelerator: bool = False,
+    slow: bool = False,
+    limit: str = "",
 ) -> Callable[[Callable[[Place], Program]], Callable[[Place], Program]]:
     """Registers the decorated builder under "theme/name"."""
 
     def register(build: Callable[[Place], Program]) -> Callable[[Place], Program]:
         if name in _GRAPHS:
             raise ValueError(f"there are two graphs {name!r}")
-        _GRAPHS[name] = Graph(name, build, devices, accelerator, slow)
+        _GRAPHS[name] = Graph(name, build, devices, accelerator, slow, limit)
         return build
 
     return register

@@ -8,9 +8,10 @@ import torch
 from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
-from ..program import Place, Program, graph
+from ..program import Place, Program, before, graph
 
 EAGER = {"fallback_random": True}
+UNORDERED = before("2.13", "random operators of one graph that stay eager may run in another order")
 
 
 def _draws(x: Any) -> Any:
@@ -42,7 +43,7 @@ def _(at: Place) -> Program:
     return Program(_draws, [(at.normal(4, 6),)] * 2, random=True)
 
 
-@graph("random/draws-eager")
+@graph("random/draws-eager", limit=UNORDERED)
 def _(at: Place) -> Program:
     return Program(_draws, [(at.normal(4, 6),)] * 2, options=EAGER)
 
@@ -52,9 +53,23 @@ def _(at: Place) -> Program:
     return Program(_distributions, [(at.normal(4, 6),)], random=True)
 
 
-@graph("random/distributions-eager")
+@graph("random/distributions-eager", limit=UNORDERED)
 def _(at: Place) -> Program:
     return Program(_distributions, [(at.normal(4, 6),)] * 2, options=EAGER)
+
+
+@graph("random/draws-eager-apart")
+def _(at: Place) -> Program:
+    def apart(x: Any) -> Any:
+        first = torch.rand(5, 7, device=x.device) + 1
+        torch._dynamo.graph_break()
+        second = torch.randn_like(x) + x
+        torch._dynamo.graph_break()
+        third = torch.randint(0, 9, (11,), device=x.device) * 2
+        torch._dynamo.graph_break()
+        return first, second, third, torch.bernoulli(x.sigmoid())
+
+    return Program(apart, [(at.normal(4, 6),)] * 2, options=EAGER)
 
 
 @graph("random/dropout")
