@@ -9,11 +9,10 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_ops.h>
 #include <ATen/ops/constant_pad_nd_ops.h>
 #include <ATen/ops/expand_ops.h>
-#include <ATen/ops/logical_not_ops.h>
-#include <ATen/ops/masked_fill_ops.h>
+#include <ATen/ops/scalar_tensor_ops.h>
 #include <ATen/ops/scaled_dot_product_attention_native.h>
 #include <ATen/ops/slice_ops.h>
-#include <ATen/ops/zeros_like_ops.h>
+#include <ATen/ops/where_ops.h>
 #include <torch/version.h>
 
 #include <cmath>
@@ -71,8 +70,9 @@ constexpr double kHidden = -std::numeric_limits<double>::infinity();
 // What is added to the scores: a mask of booleans says which of them count.
 OptionalTensor additive(const OptionalTensor& mask, const Tensor& query, double hidden = kHidden) {
   if (!mask || mask->scalar_type() != at::kBool) return mask;
-  const Tensor zeros = at::_ops::zeros_like::call(*mask, query.scalar_type(), {}, {}, {}, {});
-  return at::_ops::masked_fill_Scalar::call(zeros, at::_ops::logical_not::call(*mask), hidden);
+  const Tensor out = at::_ops::scalar_tensor::call(hidden, query.scalar_type(), at::kStrided,
+                                                   mask->device(), std::nullopt);
+  return at::_ops::where_ScalarSelf::call(*mask, 0.0, out);
 }
 
 // (batch, heads, queries, keys), with rows that begin where the kernel can load them.

@@ -1,6 +1,6 @@
 // Owns: the dropout state of recurrent layers. It is made as PyTorch makes the target's own, from a
-// number of the device's generator, at the first layer that drops something: so the same seed gives
-// the same numbers.
+// number of the device's generator, at the first layer that drops something and after each seed: so
+// the same seed gives the same numbers.
 #include "aten/recurrent_dropout.h"
 
 #include <ATen/ops/_cudnn_init_dropout_state_ops.h>
@@ -13,6 +13,7 @@
 #include <deque>
 #include <optional>
 
+#include "device/generator.h"
 #include "device/runtime.h"
 #include "device/target.h"
 
@@ -22,6 +23,9 @@ struct RecurrentDropout::State {
   std::mutex mutex;
   at::Tensor buffer;
   std::optional<c10::Stream> last;  // the stream that used it
+  // The target's generator when the state was made, and as it was last seen.
+  uint64_t seed = 0;
+  uint64_t offset = 0;
 };
 
 namespace {
@@ -42,6 +46,21 @@ at::Tensor made(const at::Tensor& input, double probability) {
                                                    at::kStrided, input.device(), std::nullopt);
 }
 
+// Also in the target's own name a generator may be seeded: then its seed is another one, or it is
+// further back than it was.
+bool restarted(RecurrentDropout::State& state, c10::DeviceIndex device, bool capturing) {
+  const bool here = take_restarted(device);
+  if (capturing) return here;  // (an offset is not known then)
+  const auto& generator = runtime().default_generator(device);
+  return here || generator.current_seed() != state.seed || generator.get_offset() < state.offset;
+}
+
+void note_generator(RecurrentDropout::State& state, c10::DeviceIndex device) {
+  const auto& generator = runtime().default_generator(device);
+  state.seed = generator.current_seed();
+  state.offset = generator.get_offset();
+}
+
 }  // namespace
 
 RecurrentDropout::RecurrentDropout(const at::Tensor& input, double probability, bool train) {
@@ -51,14 +70,16 @@ RecurrentDropout::RecurrentDropout(const at::Tensor& input, double probability, 
   lock_ = std::unique_lock<std::mutex>(state_->mutex);
   const c10::impl::VirtualGuardImpl guard(kFlagos);
   const auto stream = guard.getStream(input.device());
-  if (!state_->buffer.defined()) {
+  const bool capturing = runtime().is_capturing(device, stream.id());
+  if (restarted(*state_, device, capturing) || !state_->buffer.defined()) {
     state_->buffer = made(input, probability);
-  } else if (*state_->last != stream && !runtime().is_capturing(device, stream.id())) {
+  } else if (*state_->last != stream && !capturing) {
     // (A graph that is being recorded cannot wait for what is not in it.)
     c10::Event done(kFlagos);
     done.record(*state_->last);
     done.block(stream);
   }
+  if (!capturing) note_generator(*state_, device);
   state_->last = stream;
 }
 

@@ -104,9 +104,30 @@ class AliasImpl final : public c10::TensorImpl {
   AliasImpl(StoragePtr twin, const c10::TensorImpl& source, c10::DispatchKeySet keys)
       : TensorImpl(TensorImpl::VIEW, c10::Storage(std::move(twin)), c10::DispatchKeySet(),
                    source.dtype()) {
-    copy_generic_tensor_metadata(&source, this);
+    copy_metadata(source);
     device_opt_ = target().device(source.device().index());
     key_set_ = target_keys(keys);
+  }
+
+  // As PyTorch's copy_generic_tensor_metadata(), which goes bit by bit and would be a third of what
+  // an alias costs; it is taken where there is more than shape and strides (names, symbolic sizes).
+  void copy_metadata(const c10::TensorImpl& source) {
+    // Only members of the base are read: there are no pointers to bit-fields.
+    const auto& from = static_cast<const AliasImpl&>(source);
+    if (C10_UNLIKELY(from.extra_meta_ != nullptr)) {
+      copy_generic_tensor_metadata(&source, this);
+      return;
+    }
+    sizes_and_strides_ = from.sizes_and_strides_;
+    storage_offset_ = from.storage_offset_;
+    numel_ = from.numel_;
+    is_contiguous_ = from.is_contiguous_;
+    is_channels_last_ = from.is_channels_last_;
+    is_channels_last_contiguous_ = from.is_channels_last_contiguous_;
+    is_channels_last_3d_ = from.is_channels_last_3d_;
+    is_channels_last_3d_contiguous_ = from.is_channels_last_3d_contiguous_;
+    is_non_overlapping_and_dense_ = from.is_non_overlapping_and_dense_;
+    is_wrapped_number_ = from.is_wrapped_number_;
   }
 
   void give_back() {

@@ -54,7 +54,6 @@ void CallDevices::note_foreign(const c10::TensorImpl& tensor, bool written) {
   foreign_argument_ = argument_;
   foreign_is_cpu_scalar_ = scalar;
   foreign_device_ = tensor.device();
-  foreign_first_ = index_ < 0;
 }
 
 void CallDevices::note_second(c10::DeviceIndex index, const c10::TensorImpl& tensor) {
@@ -126,11 +125,10 @@ void CallDevices::check_slow(OperatorRule& op) const {
                 first, " and ", c10::Device(kFlagos, second_index_), "!");
   }
   if (foreign_argument_ >= 0 && !foreign_is_cpu_scalar_) {
-    const auto& left = foreign_first_ ? foreign_device_ : first;
-    const auto& right = foreign_first_ ? first : foreign_device_;
+    // (The accelerator comes first, whatever the order of the arguments.)
     TORCH_CHECK(false,
                 "Expected all tensors to be on the same device, but found at least two devices, ",
-                left, " and ", right, "!");
+                first, " and ", foreign_device_, "!");
   }
 }
 

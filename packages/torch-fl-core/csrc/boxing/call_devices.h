@@ -61,7 +61,6 @@ class CallDevices {
   bool argument_given_ = false;
   bool suspicious_ = false;
   bool results_elsewhere_ = false;
-  bool foreign_first_ = false;  // the foreign tensor stood before any flagos tensor
   bool foreign_is_cpu_scalar_ = true;
   c10::DeviceIndex second_index_ = -1;
   int16_t second_argument_ = -1;

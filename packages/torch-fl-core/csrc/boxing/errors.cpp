@@ -19,11 +19,11 @@ std::string replace_device(const std::string& text, const std::string& word,
   size_t at = 0;
   for (size_t hit = text.find(word); hit != std::string::npos; hit = text.find(word, at)) {
     size_t end = hit + word.size();
-    // (Not a part of an address either, nor of a name with dots.)
-    const bool starts =
-        hit == 0 || (!in_word(text[hit - 1]) && text[hit - 1] != '.' && text[hit - 1] != '/');
+    // (Not a part of an address either, nor of a name with dots or hyphens.)
+    const bool starts = hit == 0 || (!in_word(text[hit - 1]) && text[hit - 1] != '.' &&
+                                     text[hit - 1] != '/' && text[hit - 1] != '-');
     const bool ends = end == text.size() ||
-                      (!in_word(text[end]) && text[end] != '/' &&
+                      (!in_word(text[end]) && text[end] != '/' && text[end] != '-' &&
                        (text[end] != '.' || end + 1 == text.size() || !in_word(text[end + 1])));
     result.append(text, at, hit - at);
     if (starts && ends) {

@@ -40,18 +40,32 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
   return result;
 }
 
-at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
-  auto* twin = held_twin(storage_of(*impl));
-  const bool light = aliases_ == Aliases::kLight && access == Access::kRead && twin != nullptr;
-  auto alias = C10_LIKELY(light) ? c10::make_intrusive<AliasImpl>(twin, *impl)
-                                 : c10::make_intrusive<AliasImpl>(twin_of(storage_of(*impl)), *impl);
+inline Relabeling::Noted Relabeling::noted(TensorImpl* impl,
+                                           c10::intrusive_ptr<AliasImpl>&& alias) {
   if (C10_UNLIKELY(page_guard::enabled())) open_pages(alias->unsafe_storage().data());
   auto& entry = entries_.emplace_back();
   entry.original = impl;
   entry.alias = alias.get();
-  entry.light = light;
+  entry.light = true;
+  return {at::Tensor(std::move(alias)), entry};
+}
+
+at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
+  auto* twin = held_twin(storage_of(*impl));
+  if (aliases_ != Aliases::kLight || access != Access::kRead || C10_UNLIKELY(twin == nullptr)) {
+    return alias_full(impl, access);
+  }
+  return noted(impl, c10::make_intrusive<AliasImpl>(twin, *impl)).tensor;
+}
+
+// Out of line: most calls only read, and every line of code that a call does not run past is one
+// that the processor need not fetch.
+C10_NOINLINE at::Tensor Relabeling::alias_full(TensorImpl* impl, Access access) {
+  auto [tensor, entry] =
+      noted(impl, c10::make_intrusive<AliasImpl>(twin_of(storage_of(*impl)), *impl));
+  entry.light = false;
   if (access != Access::kRead) note_access(entry, access);
-  return at::Tensor(std::move(alias));
+  return tensor;
 }
 
 void Relabeling::note_access(Entry& entry, Access access) {

@@ -134,7 +134,13 @@ class Relabeling {
     if (rare_ == nullptr) rare_ = std::make_unique<Rare>();
     return *rare_;
   }
+  struct Noted {
+    at::Tensor tensor;
+    Entry& entry;
+  };
+  Noted noted(c10::TensorImpl* impl, c10::intrusive_ptr<AliasImpl>&& alias);
   at::Tensor alias_dense(c10::TensorImpl* impl, Access access);
+  at::Tensor alias_full(c10::TensorImpl* impl, Access access);
   at::Tensor alias_layout(c10::TensorImpl* impl, Access access);
   at::Tensor wrap_shared(at::Tensor&& result);
   at::Tensor wrap_layout(c10::TensorImpl* impl);

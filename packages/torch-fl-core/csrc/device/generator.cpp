@@ -2,6 +2,7 @@
 // here can be set there and the numbers are the target's bit for bit.
 #include "device/generator.h"
 
+#include <atomic>
 #include <deque>
 #include <mutex>
 
@@ -19,21 +20,28 @@ class Generator final : public c10::GeneratorImpl {
 
   const at::Generator& target() const { return target_; }
 
+  // Whether numbers have been made to begin elsewhere since this was last asked.
+  bool take_restarted() { return restarted_.exchange(false); }
+
   void set_current_seed(uint64_t seed) override {
+    restarted_ = true;
     const std::lock_guard<std::mutex> lock(target_.mutex());
     target_.set_current_seed(seed);
   }
   uint64_t current_seed() const override { return target_.current_seed(); }
   uint64_t seed() override {
+    restarted_ = true;
     const std::lock_guard<std::mutex> lock(target_.mutex());
     return target_.seed();
   }
   // PyTorch pickles the offset of every generator but the CPU's, whose kind has none.
   void set_offset(uint64_t offset) override {
+    restarted_ = true;
     if (has_offset() || offset != 0) target_.set_offset(offset);
   }
   uint64_t get_offset() const override { return has_offset() ? target_.get_offset() : 0; }
   void set_state(const c10::TensorImpl& state) override {
+    restarted_ = true;
     const std::lock_guard<std::mutex> lock(target_.mutex());
     target_.unsafeGetGeneratorImpl()->set_state(state);
   }
@@ -60,6 +68,7 @@ class Generator final : public c10::GeneratorImpl {
   bool has_offset() const { return target_.device().type() != c10::DeviceType::CPU; }
 
   at::Generator target_;
+  std::atomic<bool> restarted_{false};
 };
 
 // Made on first use, because a target may have to be initialised for it. A deque never moves its
@@ -87,6 +96,11 @@ const at::Generator& default_generator(DeviceIndex device) {
     slot = at::make_generator<Generator>(device_index, runtime().default_generator(device_index));
   }
   return *slot;
+}
+
+bool take_restarted(DeviceIndex device) {
+  return static_cast<Generator*>(default_generator(device).unsafeGetGeneratorImpl())
+      ->take_restarted();
 }
 
 at::Generator new_generator(DeviceIndex device) {

@@ -14,6 +14,10 @@ namespace torch_fl {
 // The default generator of a device (-1: the current one); lives as long as the process.
 FLAGOS_API const at::Generator& default_generator(c10::DeviceIndex device);
 
+// Whether the default generator of `device` has been seeded or set, in flagos' name, since this was
+// last asked.
+bool take_restarted(c10::DeviceIndex device);
+
 at::Generator new_generator(c10::DeviceIndex device);
 
 // Throws as CUDA does for a generator of another device type.

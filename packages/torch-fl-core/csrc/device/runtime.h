@@ -85,6 +85,8 @@ class Runtime {
   // the target's storages are made with, for kernels that resize them.
   virtual c10::DataPtr allocate(size_t nbytes, DeviceIndex device) = 0;
   virtual c10::Allocator* target_allocator() = 0;
+  // Whether there can be any yet: asking for statistics starts nothing.
+  virtual bool has_memory() { return true; }
   virtual void empty_cache() = 0;
   virtual void record_stream(const c10::DataPtr& target_data, DeviceIndex device,
                              StreamId stream) = 0;

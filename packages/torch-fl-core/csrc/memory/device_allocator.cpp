@@ -30,7 +30,7 @@ class FlagosAllocator final : public c10::DeviceAllocator {
     runtime().target_allocator()->copy_data(to, from, count);
   }
 
-  bool initialized() override { return has_runtime(); }
+  bool initialized() override { return has_runtime() && runtime().has_memory(); }
   void emptyCache(c10::MempoolId_t) override { runtime().empty_cache(); }
   void recordStream(const c10::DataPtr& data, c10::Stream stream) override {
     // The target's allocator knows only its own pointers: it gets the twin's.

@@ -49,6 +49,7 @@ WRAPPED = {
     ("torch._inductor.compile_fx", "_compile_fx_inner"): ["gm", "example_inputs"],
     ("torch._inductor.compile_fx", "fx_codegen_and_compile"): ["gm", "example_inputs"],
     ("torch._inductor.compile_fx", "_recursive_joint_graph_passes"): ["gm"],
+    ("torch._inductor.compile_fx", "min_cut_rematerialization_partition"): ["joint_module"],
     ("torch._inductor.compile_fx", "fw_compiler_freezing"): [
         "aot_autograd_model",
         "aot_example_inputs",
@@ -120,6 +121,8 @@ def test_each_wrapped_function_is_called_for_a_graph(monkeypatch: pytest.MonkeyP
     with torch.no_grad(), torch._inductor.config.patch(force_disable_caches=True):
         frozen = torch.compile(lambda v: v @ module.weight, options={"freezing": True})
         torch.testing.assert_close(frozen(x).cpu(), torch.full((3,), 3.0))
+    with torch._inductor.config.patch(force_disable_caches=True):
+        torch.compile(lambda v: v @ weight)(x).sum().backward()
     assert set(called) == {name for _, name in WRAPPED}
 
 

@@ -109,6 +109,7 @@ class DelegateRuntime final : public Runtime {
     return explained([&] { return target_allocator()->allocate(nbytes); });
   }
   c10::Allocator* target_allocator() override { return c10::GetAllocator(type_); }
+  bool has_memory() override { return device_allocator_or_null() != nullptr; }
   void empty_cache() override {
     if (auto* memory = device_allocator_or_null()) {
       explained([&] { memory->emptyCache(); });

@@ -120,21 +120,24 @@ def bounded(call: Callable[..., Any], mark: dict[str, Any] | None) -> Callable[.
 
 
 @contextlib.contextmanager
-def renamed(graph: GraphModule) -> Iterator[None]:
-    """For passes over a joint graph that ask for the device by name.
+def renamed(graph: GraphModule) -> Iterator[list[GraphModule]]:
+    """For passes over a joint graph that ask for the device by name. What they make of it is added
+    to the list that this gives, and is flagos' again afterwards as the graph is.
 
     On the host nothing is renamed: there the graph's CPU tensors are not flagos', and which of a
     pass' new nodes were flagos' could not be told. No such pass is for CPUs.
     """
-    target = _target()
+    target, graphs = _target(), [graph]
     if target == HOST or not mentions(graph, FLAGOS):
-        yield
+        yield graphs
         return
     to_target().graph(graph)
     try:
-        yield
+        yield graphs
     finally:
-        Renaming(target, FLAGOS, index=True).graph(graph)
+        back = Renaming(target, FLAGOS, index=True)
+        for one in graphs:
+            back.graph(one)
 
 
 def _outputs(graph: GraphModule) -> Sequence[Any]:

@@ -4,13 +4,16 @@ compiles them.
 Reason: Inductor compiles for devices by name, in some hundred places: a device from outside gets
 the generic path of each. Instead, a graph of flagos tensors is renamed to the device that flagos
 stands on after autograd has been traced, compiled there with all that Inductor has for that device,
-and called through a boundary that renames tensors. Six functions are wrapped for it, none replaced:
+and called through a boundary that renames tensors. Seven functions are wrapped for it, none
+replaced:
 
 - `compile_fx._compile_fx_inner`: each graph comes here, whoever asked for it.
 - `compile_fx.fx_codegen_and_compile`: what it makes is marked, so that caches keep the mark.
 - `output_code.CompiledFxGraph.post_compile`: each compiled graph, new or from a cache, comes here
   before its first call; one that is marked gets the boundary.
 - `compile_fx._recursive_joint_graph_passes`: passes that ask for the device by name.
+- `compile_fx.min_cut_rematerialization_partition`: so does what cuts a graph in a forward and a
+  backward pass, where both draw the same random numbers.
 - `compile_fx.fw_compiler_freezing`, `freezing.replace_params_with_constants`: constants of a frozen
   graph are tensors, not inputs, and are packed for the target's kernels before the graph is
   compiled.
@@ -64,8 +67,9 @@ class Regions(Protocol):
     def constants(self, parameters: Sequence[Any]) -> list[Any]:
         """What parameters are as constants of a graph that is frozen."""
 
-    def renamed(self, graph: GraphModule) -> AbstractContextManager[object]:
-        """For passes: the graph is the target's inside, and flagos' again afterwards."""
+    def renamed(self, graph: GraphModule) -> AbstractContextManager[list[GraphModule]]:
+        """For passes: the graph is the target's inside, and flagos' again afterwards. So are those
+        that are added to the list that it gives."""
 
 
 def install(regions: Callable[[], Regions]) -> None:
@@ -146,11 +150,21 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
         with regions().renamed(gm):
             return joint_passes(gm, *args, **kwargs)
 
+    partition = module.min_cut_rematerialization_partition
+
+    @functools.wraps(partition)
+    def partition_renamed(joint_module: GraphModule, *args: Any, **kwargs: Any) -> Any:
+        with regions().renamed(joint_module) as graphs:
+            parts = partition(joint_module, *args, **kwargs)
+            graphs.extend(parts)
+        return parts
+
     module._compile_fx_inner = compile_renamed
     module.fx_codegen_and_compile = compile_and_mark
     module.fw_compiler_freezing = compile_frozen_renamed
     freezing.replace_params_with_constants = make_constants_renamed
     module._recursive_joint_graph_passes = joint_passes_renamed
+    module.min_cut_rematerialization_partition = partition_renamed
 
 
 def _bound(regions: Callable[[], Regions], output_code: Any) -> None:
