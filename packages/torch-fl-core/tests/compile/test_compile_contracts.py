@@ -78,7 +78,9 @@ def test_wrapped_functions_exist_and_take_what_we_pass(
         wrappers.append(original.__code__.co_filename)
         original = original.__wrapped__
     assert inductor.__file__ in wrappers
-    assert inspect.getsourcefile(original) == importlib.import_module(where[0]).__file__
+    source = inspect.getsourcefile(original)
+    assert source is not None
+    assert Path(source).is_relative_to(Path(torch.__file__).parent), "PyTorch's own, in the end"
     assert list(inspect.signature(original).parameters)[: len(parameters)] == parameters
 
 
