@@ -15,9 +15,9 @@ Region::~Region() {
 
 at::Tensor Region::enter(const at::Tensor& tensor, bool written) {
   auto& impl = *tensor.unsafeGetTensorImpl();
-  TORCH_CHECK_NOT_IMPLEMENTED(
-      impl.key_set().has(c10::DispatchKey::PrivateUse1) && impl.has_storage(),
-      "Compiled code takes strided flagos tensors; this one is ", impl.layout(), ".");
+  TORCH_CHECK_NOT_IMPLEMENTED(impl.key_set().has(c10::DispatchKey::PrivateUse1),
+                              "Compiled code takes strided flagos tensors; this one is ",
+                              impl.layout(), ".");
   auto* const storage = storage_of(impl);
   auto twin = twin_of(storage);
   if (C10_UNLIKELY(page_guard::enabled())) {

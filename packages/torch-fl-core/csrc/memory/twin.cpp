@@ -25,6 +25,11 @@ void release_borrowed(void* owner) {
 
 }  // namespace
 
+void refuse_without_memory(const c10::TensorImpl& tensor) {
+  static_cast<void>(tensor.storage());
+  TORCH_CHECK(false, "This flagos tensor has no memory.");
+}
+
 void release_twin(void* twin) {
   c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(twin));
 }

@@ -14,8 +14,14 @@ namespace torch_fl {
 
 using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
+// Raises what was left to be said by whoever took a tensor's memory away: PyTorch does, of results
+// that a later run of a recorded graph overwrites.
+[[noreturn]] void refuse_without_memory(const c10::TensorImpl& tensor);
+
 inline c10::StorageImpl* storage_of(const c10::TensorImpl& tensor) {
-  return tensor.unsafe_storage().unsafeGetStorageImpl();
+  auto* const storage = tensor.unsafe_storage().unsafeGetStorageImpl();
+  if (C10_UNLIKELY(storage == nullptr)) refuse_without_memory(tensor);
+  return storage;
 }
 inline c10::StorageImpl* storage_of(const at::Tensor& tensor) {
   return storage_of(*tensor.unsafeGetTensorImpl());

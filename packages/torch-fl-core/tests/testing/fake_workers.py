@@ -17,7 +17,7 @@ from torch_fl.testing.harness.worker import Ready, Setup
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-ENTRIES = ("good", "abort", "exit", "hang")
+ENTRIES = ("good", "abort", "exit", "hang", "lose")
 
 
 def serve(connection: Connection, position: Any, setup: Setup, log: str) -> None:
@@ -39,7 +39,8 @@ def serve(connection: Connection, position: Any, setup: Setup, log: str) -> None
             os._exit(3)
         if op == "hang":
             time.sleep(600)
-        connection.send(UnitResult(op, pass_name, passed=os.getpid()))
+        lost = op == "lose"
+        connection.send(UnitResult(op, pass_name, passed=os.getpid(), device_lost=lost))
 
 
 def serve_nothing(connection: Connection, position: Any, setup: Setup, log: str) -> None:

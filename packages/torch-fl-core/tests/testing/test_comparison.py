@@ -374,6 +374,22 @@ def test_an_error_on_the_device_alone_is_a_failure() -> None:
     assert "no kernel" in unit.failures[0].message
 
 
+def test_nothing_is_asked_of_a_device_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = 0
+
+    def op(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        nonlocal calls
+        calls += _on_device
+        if _on_device:
+            raise RuntimeError("device-side assert")
+        return x + y
+
+    monkeypatch.setattr(Evaluator, "_is_lost", lambda self: calls > 0)
+    unit = _evaluate(_FakeOp(op), "forward")
+    assert unit.device_lost
+    assert (unit.failed, calls) == (1, 1)
+
+
 def test_a_sample_that_the_cpu_rejects_does_not_count() -> None:
     samples = [
         SampleInput(torch.ones(2), args=(torch.ones(3),)),  # cannot be broadcast

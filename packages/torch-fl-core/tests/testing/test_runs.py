@@ -83,6 +83,14 @@ def test_a_crash_costs_one_unit_and_the_run_goes_on() -> None:
     assert all(unit.failed == 1 and not unit.ok for unit in results if unit.status == "crash")
 
 
+def test_a_process_whose_device_is_lost_evaluates_nothing_more() -> None:
+    results = _run([("good", "a"), ("lose", "a"), ("good", "b")], 1, 60.0)
+    assert [unit.status for unit in results] == ["done"] * 3
+    before, lost, after = (unit.passed for unit in results)  # process ids
+    assert before == lost
+    assert after != lost
+
+
 def test_a_hang_ends_at_the_time_limit() -> None:
     results = _run([("hang", "a"), ("good", "a")], 1, 1.0)
     assert [unit.status for unit in results] == ["timeout", "done"]

@@ -101,7 +101,10 @@ def test_what_is_not_recorded_is_what_is_not_recorded_natively(said: Any) -> Non
 
 def test_a_checkpoint_with_random_numbers_is_recorded_too(said: Any) -> None:
     native, flagos = on_both(said, "checkpointed(device)")
-    for numbers in native.values():
+    for name, numbers in native.items():
         assert numbers["the same numbers"] == [True] * 5, "PyTorch itself"
         assert numbers["replays"][-1] == [1, 1]
-    assert flagos == native
+        assert flagos[name]["the same numbers"] == [True] * 5
+        assert flagos[name]["skips"] == numbers["skips"]
+        # (In how many pieces is PyTorch's choice, by what it knows of the operators between.)
+        assert min(flagos[name]["replays"][-1]) >= 1

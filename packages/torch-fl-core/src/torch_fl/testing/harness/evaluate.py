@@ -77,15 +77,45 @@ class Evaluator:
         for dtype in pass_.dtypes_of(entry):
             if (name, pass_.name, str(dtype)) in UNDEFINED_ON_CPU:
                 continue
-            remaining = limit
-            for case in self._cases(entry, pass_, dtype, unit):
-                if remaining == 0:
-                    unit.truncated = True
-                    break
-                if self._evaluate_case(case, expectation, unit) and remaining is not None:
-                    remaining -= 1
+            self._evaluate_dtype(entry, pass_, dtype, limit, expectation, unit)
+            if unit.device_lost:
+                break
+        unit.device_lost = unit.device_lost or self._is_lost()
         unit.seconds = round(time.process_time() - started, 3)
         return unit
+
+    def _evaluate_dtype(
+        self,
+        entry: Any,
+        pass_: Pass,
+        dtype: torch.dtype,
+        limit: int | None,
+        expectation: Expectation,
+        unit: UnitResult,
+    ) -> None:
+        remaining = limit
+        for case in self._cases(entry, pass_, dtype, unit):
+            if remaining == 0:
+                unit.truncated = True
+                return
+            before = unit.failed, unit.skipped
+            if self._evaluate_case(case, expectation, unit) and remaining is not None:
+                remaining -= 1
+            # (What the CPU rejects is tried on the device as well.)
+            if (unit.failed, unit.skipped) != before and self._is_lost():
+                unit.device_lost = True
+                return
+
+    def _is_lost(self) -> bool:
+        """Whether an index out of range, or the like, in a kernel has ended the device's use: from
+        then on every call of the process fails."""
+        if self._device.type == "cpu":
+            return False
+        try:
+            torch.get_device_module(self._device).synchronize(self._device)
+        except RuntimeError:
+            return True
+        return False
 
     def _cases(
         self, entry: Any, pass_: Pass, dtype: torch.dtype, unit: UnitResult

@@ -50,6 +50,9 @@ class UnitResult:
     first_accepted: str = ""
     truncated: bool = False
     """there were more cases than the limit"""
+    device_lost: bool = False
+    """an error in the device's own kernels made it unusable for the process: the last failure, or
+    what its kernels were still doing. Cases after it were not evaluated"""
     seconds: float = 0.0
     """of the processor, samples included"""
     failures: list[Failure] = field(default_factory=list)

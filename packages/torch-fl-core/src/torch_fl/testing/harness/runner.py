@@ -1,7 +1,8 @@
 """Owns: the worker processes: started, fed, timed, and replaced when they die.
 
 A worker that dies or exceeds the time limit costs the (suite, entry, pass)
-it was at, which is recorded as ``crash`` or ``timeout``; a fresh worker goes on with the next.
+it was at, which is recorded as ``crash`` or ``timeout``; a fresh worker goes on with the next. It
+does so as well where a unit made the device unusable for its process.
 """
 
 from __future__ import annotations
@@ -184,8 +185,9 @@ class Runner:
             result = worker.evaluate(unit, self._time_limit_s)
             if self._stopping.is_set():  # the worker was killed: not the unit's fault
                 break
-            if result.status != "done":
+            if result.status != "done" or result.device_lost:
                 self._alive.discard(worker)
+                worker.kill()
                 worker = None
             with self._lock:
                 on_result(result)
