@@ -51,8 +51,8 @@ Tensor replicated(const Tensor& self, c10::SymIntArrayRef padding) {
   for (int64_t i = 0; i < padded; ++i) {
     const auto dim = self.dim() - padded + i;
     const auto at = static_cast<size_t>(2 * (padded - 1 - i));
-    const Tensor places = sources(padding[at].expect_int(), self.size(dim),
-                                  padding[at + 1].expect_int(), self);
+    const Tensor places =
+        sources(padding[at].expect_int(), self.size(dim), padding[at + 1].expect_int(), self);
     result = at::_ops::_unsafe_index_Tensor::call(result, along(dim, places));
   }
   return result.contiguous(result.suggest_memory_format()).to(self.scalar_type());
