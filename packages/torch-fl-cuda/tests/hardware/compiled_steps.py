@@ -28,6 +28,9 @@ class Replays:
 
         def replay(graph: Any) -> Any:
             self.count += 1
+            # PyTorch sets the offset of a graph's random numbers to 0 on the stream that records,
+            # and to what it is on the stream that replays: nothing orders the two.
+            torch.cuda.synchronize()
             return original(graph)
 
         torch.cuda.CUDAGraph.replay = replay
