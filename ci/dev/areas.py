@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 CORE = "packages/torch-fl-core"
+UNIT = "not opdb and not compile and not plugins"  # the others are in areas of their own
 WORKERS = "2"  # the reference machine's cores: budgets and memory are measured with these
 
 
@@ -93,26 +94,27 @@ AREAS = (
     Area("build", "environment, packages and the core", 6),
     Area(
         "unit",
-        "unit and routing tests, and the plugins' own",
+        "unit and routing tests, and those of the vendors' packages",
         8,
         (
             _own_tests("not slow"),
-            _core_tests("not slow and not opdb and not compile"),
+            _core_tests(f"not slow and {UNIT}"),
             _plugin_tests("cuda"),
         ),
         (
             _own_tests("not slow"),
             _own_tests("slow"),
-            _core_tests("not slow and not opdb and not compile"),
-            _core_tests("slow and not opdb and not compile"),
+            _core_tests(f"not slow and {UNIT}"),
+            _core_tests(f"slow and {UNIT}"),
             _plugin_tests("cuda"),
         ),
     ),
     Area(
         "wheels",
-        "the wheels: made, checked, tried in a second environment",
+        "plugins really installed; the wheels: made, checked, tried in a second environment",
         8,
-        (Command("dev", "wheels"),),
+        (_core_tests("not slow", "tests/plugins"), Command("dev", "wheels")),
+        within=True,
     ),
     Area(
         "opdb",

@@ -133,6 +133,7 @@ def copy(tmp_path: Path) -> Copy:
         "src/torch_fl/testing/__main__.py": "",
         "tests/test_core.py": "",
         "tests/compile/test_compile.py": "",
+        "tests/plugins/test_plugins.py": "",
         "bench/dispatch.py": "",
         "bench/_timing.py": "",
     }.items():

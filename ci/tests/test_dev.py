@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from ci.dev import areas
 from ci.dev.cli import COMMANDS
 
 if TYPE_CHECKING:
@@ -96,14 +97,14 @@ def test_failed_pip_says_so_and_is_tried_again(copy: Copy) -> None:
 def test_test_runs_the_areas_and_ends_in_the_sum(copy: Copy) -> None:
     done = copy.dev("test", "--time-report")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1] == "128 passed, 0 failed"
+    assert done.stdout.splitlines()[-1] == "130 passed, 0 failed"
     for area in ("build", "unit", "wheels", "opdb", "compile"):
         assert f"\n{area} " in done.stdout
     runs = copy.test_runs()
     packages = [f"packages/torch-fl-{name}" for name in ("core/tests", "cuda/tests")]
-    folders = ["ci/tests", *packages, "packages/torch-fl-core/tests/compile"]
+    folders = ["ci/tests", *packages, f"{packages[0]}/plugins", f"{packages[0]}/compile"]
     assert [run[-1] for run in runs] == folders
-    assert "not slow and not opdb and not compile" in runs[1]
+    assert f"not slow and {areas.UNIT}" in runs[1]
     assert copy.calls("torch_fl.testing")[0][-4:] == ["--tier", "ci", "--workers", "2"]
     assert "compiled" in copy.calls("torch_fl.testing")[1]
     assert copy.calls("wheels")[-1][-2:] == [str(copy.root / "dev"), "wheels"]
@@ -111,7 +112,7 @@ def test_test_runs_the_areas_and_ends_in_the_sum(copy: Copy) -> None:
 
 def test_full_adds_the_slow_tests_and_the_whole_database(copy: Copy) -> None:
     copy.dev("test", "--full")
-    assert any("slow and not opdb and not compile" in run for run in copy.test_runs())
+    assert any(f"slow and {areas.UNIT}" in run for run in copy.test_runs())
     assert "full" in copy.calls("torch_fl.testing")[0]
 
 
@@ -121,7 +122,7 @@ def test_a_failing_area_does_not_stop_the_next(copy: Copy) -> None:
     assert done.returncode == 1
     assert copy.calls("torch_fl.testing")
     assert "to run it again: ./dev test --area unit" in done.stdout
-    assert done.stdout.splitlines()[-1] == "140 passed, 4 failed"
+    assert done.stdout.splitlines()[-1] == "145 passed, 5 failed"
 
 
 @pytest.mark.parametrize(
