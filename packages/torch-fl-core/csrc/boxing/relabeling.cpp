@@ -15,6 +15,24 @@ at::Tensor retain(TensorImpl* impl) {
 
 }  // namespace
 
+C10_ALWAYS_INLINE Relabeling::Noted Relabeling::noted(TensorImpl* impl,
+                                                      c10::intrusive_ptr<AliasImpl>&& alias) {
+  if (C10_UNLIKELY(page_guard::enabled())) open_pages(alias->unsafe_storage().data());
+  auto& entry = entries_.emplace_back();
+  entry.original = impl;
+  entry.alias = alias.get();
+  entry.light = true;
+  return {at::Tensor(std::move(alias)), entry};
+}
+
+C10_ALWAYS_INLINE at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
+  auto* twin = held_twin(storage_of(*impl));
+  if (aliases_ != Aliases::kLight || access != Access::kRead || C10_UNLIKELY(twin == nullptr)) {
+    return alias_full(impl, access);
+  }
+  return noted(impl, c10::make_intrusive<AliasImpl>(twin, *impl)).tensor;
+}
+
 at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
   if (C10_UNLIKELY(!tensor.defined())) return tensor;
   auto* impl = tensor.unsafeGetTensorImpl();
@@ -38,24 +56,6 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
     result.set_requires_grad(true);
   }
   return result;
-}
-
-inline Relabeling::Noted Relabeling::noted(TensorImpl* impl,
-                                           c10::intrusive_ptr<AliasImpl>&& alias) {
-  if (C10_UNLIKELY(page_guard::enabled())) open_pages(alias->unsafe_storage().data());
-  auto& entry = entries_.emplace_back();
-  entry.original = impl;
-  entry.alias = alias.get();
-  entry.light = true;
-  return {at::Tensor(std::move(alias)), entry};
-}
-
-at::Tensor Relabeling::alias_dense(TensorImpl* impl, Access access) {
-  auto* twin = held_twin(storage_of(*impl));
-  if (aliases_ != Aliases::kLight || access != Access::kRead || C10_UNLIKELY(twin == nullptr)) {
-    return alias_full(impl, access);
-  }
-  return noted(impl, c10::make_intrusive<AliasImpl>(twin, *impl)).tensor;
 }
 
 // Out of line: most calls only read, and every line of code that a call does not run past is one
