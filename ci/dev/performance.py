@@ -14,6 +14,7 @@ from typing import Any
 from ci.dev.errors import UserError
 from ci.dev.layout import Layout
 from ci.dev.loading import load
+from ci.dev.markdown import line as _line
 
 EVIDENCE = Path("evidence") / "cuda" / "performance.json"
 ROWS = Path("packages") / "torch-fl-cuda" / "bench" / "_rows.py"
@@ -219,7 +220,3 @@ def _machines(measured: dict[str, Any]) -> Iterator[str]:
         text = ", ".join(f"{key} {value}" for key, value in record["environment"].items())
         of.setdefault(f"{text} ({record['date']})", []).append(f"`{name}`")
     yield from (f"- {', '.join(names)}: {text}\n" for text, names in of.items())
-
-
-def _line(cells: Any) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |\n"

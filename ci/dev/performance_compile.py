@@ -15,6 +15,7 @@ from typing import Any
 from ci.dev.errors import UserError
 from ci.dev.layout import Layout
 from ci.dev.loading import load
+from ci.dev.markdown import line as _line
 
 FOLDER = Path("evidence") / "compile"
 ROWS = Path("packages") / "torch-fl-core" / "bench" / "_compile_rows.py"
@@ -153,7 +154,3 @@ def _machines(records: dict[str, Any]) -> Iterator[str]:
     if of:
         yield "\nMeasured on:\n\n"
         yield from (f"- {'; '.join(names)}: {text}\n" for text, names in of.items())
-
-
-def _line(cells: Any) -> str:
-    return "| " + " | ".join(str(cell).replace("|", "\\|") for cell in cells) + " |\n"

@@ -52,6 +52,10 @@ def test_undefined_memory_is_left_out() -> None:
     assert _print(torch.ones(2), values=False) != _print(torch.zeros(3), values=False)
 
 
+def _compare(device: list[Path], native: list[Path]) -> dict[str, side_by_side.Score]:
+    return side_by_side.compare(side_by_side.load(device, native))
+
+
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Real runs of a few entries, on flagos and on the CPU itself."""
@@ -73,7 +77,7 @@ def test_the_host_backend_is_the_cpu(
     assert main(words) == 0
     said = capsys.readouterr().out
     assert said.endswith("1 passed, 0 failed\n")
-    scores = side_by_side.compare([runs["flagos"]], [runs["cpu"], runs["cpu"]])
+    scores = _compare([runs["flagos"]], [runs["cpu"], runs["cpu"]])
     score = scores["op_db"]
     assert score.native == score.passed == score.equal > 50
 
@@ -90,7 +94,7 @@ def _changed(path: Path, folder: Path, change: Any) -> Path:
 
 def test_what_differs_is_named(runs: dict[str, Path], tmp_path: Path) -> None:
     other = _changed(runs["flagos"], tmp_path, lambda mark: mark[:-1] + "x")
-    score = side_by_side.compare([other], [runs["cpu"]])["op_db"]
+    score = _compare([other], [runs["cpu"]])["op_db"]
     assert score.passed == score.native
     assert not score.ok
     assert score.unequal[0].startswith("add forward torch.float32")
@@ -99,15 +103,15 @@ def test_what_differs_is_named(runs: dict[str, Path], tmp_path: Path) -> None:
     assert "more" in lines[-1]
 
     failing = _changed(runs["flagos"], tmp_path, lambda mark: "-" + mark[1:])
-    score = side_by_side.compare([failing], [runs["cpu"]])["op_db"]
+    score = _compare([failing], [runs["cpu"]])["op_db"]
     assert (score.passed, score.ok) == (0, False)
     assert len(score.failed) == score.native
 
     # What fails natively, and what differs between native runs, need not be equal.
-    score = side_by_side.compare([runs["flagos"]], [failing])["op_db"]
-    assert score.native == 0
+    score = _compare([runs["flagos"]], [failing])["op_db"]
+    assert (score.native, score.ok) == (0, False), "nothing was compared"
     varying = _changed(runs["cpu"], tmp_path, lambda mark: mark[:-1] + "y")
-    score = side_by_side.compare([other], [runs["cpu"], varying])["op_db"]
+    score = _compare([other], [runs["cpu"], varying])["op_db"]
     assert score.varying == score.native == score.passed
     assert score.ok
 
@@ -122,7 +126,16 @@ def test_runs_that_do_not_belong_together_are_refused(
         other = tmp_path / f"{key}.jsonl"
         other.write_text("\n".join([json.dumps(data), *rest]) + "\n")
         with pytest.raises(ResultError, match=text):
-            side_by_side.compare([runs["flagos"]], [other])
+            _compare([runs["flagos"]], [other])
+    named = {}
+    for device, name in (("flagos", "one"), ("cpu", "another")):
+        header, *rest = runs[device].read_text().splitlines()
+        data = json.loads(header)
+        data["header"]["device_name"] = name
+        named[device] = tmp_path / f"{name}.jsonl"
+        named[device].write_text("\n".join([json.dumps(data), *rest]) + "\n")
+    with pytest.raises(ResultError, match="unlike devices, one and another"):
+        _compare([named["flagos"]], [named["cpu"]])
     assert main(["conformance", "--against", str(runs["cpu"])]) == 2
 
 

@@ -86,7 +86,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "a file; several show what varies there",
     )
     results.add_argument(
-        "--record", type=Path, metavar="FOLDER", help="record the run as evidence there"
+        "--record",
+        type=Path,
+        metavar="FOLDER",
+        help="record the run, or with --against the comparison, as evidence there",
     )
     results.add_argument(
         "--exclusions", type=Path, metavar="FOLDER", help="lists of known failures (YAML)"
@@ -165,13 +168,16 @@ def _request(arguments: argparse.Namespace) -> Request:
 
 
 def _against(arguments: argparse.Namespace) -> int:
-    from torch_fl.testing import side_by_side
+    from torch_fl.testing import side_by_side, side_by_side_evidence
     from torch_fl.testing.running import RequestError
 
     if not arguments.merge:
         raise RequestError("--against needs the run on flagos: --merge FILE")
-    scores = side_by_side.compare(arguments.merge, arguments.against)
+    runs = side_by_side.load(arguments.merge, arguments.against)
+    scores = side_by_side.compare(runs)
     print(*side_by_side.lines(scores), sep="\n")
+    if arguments.record:
+        print(f"recorded in {side_by_side_evidence.record(arguments.record, runs, scores)}")
     good = sum(score.ok for score in scores.values())
     print(f"{good} passed, {len(scores) - good} failed")
     return 0 if good == len(scores) else 1

@@ -8,21 +8,20 @@ entries that failed.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
+from . import evidence_files
+from .evidence_files import EvidenceError
 from .harness.configurations import PLAIN
 from .harness.exclusions import Exclusion, excluded
 from .harness.results import Header, UnitResult
 from .running import Outcome
 
-FORMAT: Final = 1
+__all__ = ["KEY", "EvidenceError", "record", "summary"]
 
-
-class EvidenceError(ValueError):
-    """A run that is no evidence, or a file that is none."""
+KEY = "runs"
 
 
 def record(folder: Path, outcome: Outcome) -> Path:
@@ -33,23 +32,14 @@ def record(folder: Path, outcome: Outcome) -> Path:
     header = outcome.header
     if not outcome.report.whole or outcome.report.missing_units:
         raise EvidenceError("only whole suites are recorded: leave out what narrows the run")
-    torch = header.torch.partition("+")[0]
-    path = folder / header.plugin / f"{torch}-{header.kind}.json"
-    runs = dict(_read(path, header)["runs"]) if path.exists() else {}
+    path = evidence_files.location(folder, header.plugin, header.torch, header.kind)
+    runs = evidence_files.earlier(path, header.plugin, KEY)
     for configuration, suites in summary(
         header, outcome.units.values(), outcome.exclusions
     ).items():
         runs[configuration] = {**runs.get(configuration, {}), **suites}
-    data = {
-        "format": FORMAT,
-        "plugin": header.plugin,
-        "kind": header.kind,
-        "torch": header.torch,
-        "runs": runs,
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-    return path
+    head = {"plugin": header.plugin, "kind": header.kind, "torch": header.torch}
+    return evidence_files.write(path, head, KEY, runs)
 
 
 def summary(
@@ -91,14 +81,3 @@ def _closed(block: dict[str, Any], header: Header, *, plain: bool) -> dict[str, 
         "passes": {name: " ".join(map(str, counts)) for name, counts in block["passes"].items()},
         "entries": shown,
     }
-
-
-def _read(path: Path, header: Header) -> dict[str, Any]:
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-        belongs = (data["format"], data["plugin"]) == (FORMAT, header.plugin)
-    except (ValueError, KeyError, TypeError) as error:
-        raise EvidenceError(f"{path} is no evidence: {error}") from error
-    if not belongs:
-        raise EvidenceError(f"{path} is of another format or plugin")
-    return dict(data)

@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from torch_fl import settings
 
+from .evidence_files import usual_kind
 from .harness import exclusions as exclusion_list
 from .harness.cases import Suite, Tier
 from .harness.configurations import CONFIGURATIONS, PLAIN, Configuration
@@ -190,7 +191,7 @@ def plan_of(request: Request, ready: Ready) -> Plan:
             }
     if not units:
         raise RequestError("no entry of the chosen suites has the chosen name and passes")
-    kind: Kind = request.kind or ("host" if ready.plugin in ("host", "cpu") else "hardware")
+    kind = request.kind or usual_kind(ready.plugin)
     header = Header(
         device=ready.device,
         plugin=ready.plugin,
@@ -206,6 +207,7 @@ def plan_of(request: Request, ready: Ready) -> Plan:
         entries={name: ready.entries[name] for name in suites},
         fingerprints=request.fingerprints,
         date=time.strftime("%Y-%m-%d"),
+        device_name=ready.device_name,
     )
     whole = not request.entries and request.shard == (1, 1)
     return Plan(header, units, tuple(notes), whole)

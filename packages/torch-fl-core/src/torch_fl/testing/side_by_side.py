@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from .harness.report import REQUIRED_SAMPLE_RATE
-from .harness.results import Header, ResultError, UnitResult, merge, read
+from .harness.results import Header, Key, ResultError, UnitResult, merge, read
 
 PASSED: Final = "+"
 FAILED: Final = "-"
@@ -38,12 +38,28 @@ class Score:
 
     @property
     def ok(self) -> bool:
-        """Whether the goal is met and what does not vary natively is equal."""
-        return self.passed >= REQUIRED_SAMPLE_RATE * self.native and not self.unequal
+        """Whether something was compared, the goal is met, and what does not vary natively is
+        equal."""
+        met = self.passed >= REQUIRED_SAMPLE_RATE * self.native
+        return bool(self.native) and met and not self.unequal
 
 
-def compare(device: Sequence[Path], native: Sequence[Path]) -> dict[str, Score]:
-    """The scores by suite.
+@dataclass(frozen=True)
+class Runs:
+    """A run of the backend, and runs of the device that it stands on."""
+
+    header: Header
+    units: Mapping[Key, UnitResult]
+    natives: Sequence[tuple[Header, Mapping[Key, UnitResult]]]
+
+    @property
+    def native_headers(self) -> list[Header]:
+        """Those of the native runs alone."""
+        return [header for header, _ in self.natives]
+
+
+def load(device: Sequence[Path], native: Sequence[Path]) -> Runs:
+    """What is to be compared.
 
     Args:
         device: files of one run of the backend, merged.
@@ -53,11 +69,16 @@ def compare(device: Sequence[Path], native: Sequence[Path]) -> dict[str, Score]:
         ResultError: they do not belong together, or were made without fingerprints.
     """
     header, units = merge(list(device))
-    others = [read(path) for path in native]
-    _check(header, [found for found, _ in others])
+    runs = Runs(header, units, [read(path) for path in native])
+    _check(header, runs.native_headers)
+    return runs
+
+
+def compare(runs: Runs) -> dict[str, Score]:
+    """The scores by suite. Raises ResultError where the runs have nothing in common."""
     scores: dict[str, Score] = defaultdict(Score)
-    for key, unit in units.items():
-        natives = [found.get(key) for _, found in others]
+    for key, unit in runs.units.items():
+        natives = [found.get(key) for _, found in runs.natives]
         if all(natives):
             _count(scores[unit.suite], unit, [each for each in natives if each])
     if not scores:
@@ -75,6 +96,9 @@ def _check(header: Header, natives: Sequence[Header]) -> None:
                     f"runs of one {name} are compared, not of {getattr(header, name)!r} and "
                     f"{getattr(found, name)!r}"
                 )
+        names = (header.device_name, found.device_name)
+        if all(names) and len(set(names)) > 1:
+            raise ResultError(f"the runs are of unlike devices, {' and '.join(names)}")
 
 
 def _count(score: Score, unit: UnitResult, natives: Sequence[UnitResult]) -> None:

@@ -107,6 +107,8 @@ class Header:
     """whether results keep fingerprints"""
     date: str = field(default="", compare=False)
     """when the run began, as year-month-day; a run that goes on later is the same"""
+    device_name: str = field(default="", compare=False)
+    """the accelerator's own name, if it has one"""
 
     @classmethod
     def from_json(cls, data: dict[str, Any]) -> Header:

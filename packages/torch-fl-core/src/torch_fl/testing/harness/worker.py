@@ -54,6 +54,8 @@ class Ready:
     plugin_version: str
     entries: Mapping[str, tuple[str, ...]]
     """all entries of each suite"""
+    device_name: str = ""
+    """the accelerator's own name, if it has one"""
 
 
 def serve(connection: Connection, position: Any, setup: Setup, log: str) -> None:
@@ -129,7 +131,8 @@ class _Units:
                 self._wrong[suite.name] = evaluator(during_device_call=wrong.during)
         count = 1 if device.type == "cpu" else torch.get_device_module(device).device_count()
         entries = {name: tuple(found) for name, found in self._entries.items()}
-        self.ready = Ready(str(device), count, torch.__version__, plugin, version, entries)
+        name = _name_of(device)
+        self.ready = Ready(str(device), count, torch.__version__, plugin, version, entries, name)
 
     def evaluate(self, suite: str, entry: str, pass_name: str) -> UnitResult:
         """One unit. With wrong operators, only failures that the right ones do not show count."""
@@ -142,6 +145,14 @@ class _Units:
             right = self._evaluator.evaluate(entry, info, pass_, limit)
             unit.failed = max(0, unit.failed - right.failed)
         return unit
+
+
+def _name_of(device: Any) -> str:
+    import torch
+
+    module = None if device.type == "cpu" else torch.get_device_module(device)
+    named = getattr(module, "get_device_name", None)  # not every backend of PyTorch has it
+    return str(named(device)) if named is not None else ""
 
 
 def _backend(device: Any) -> tuple[str, str, bool]:

@@ -7,9 +7,13 @@ import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import get_args
 
-from .record import RecordError
-from .registry import select
+from ..evidence_files import EvidenceError
+from ..harness.results import Kind
+from . import evidence
+from .record import Record, RecordError
+from .registry import Program, load, select
 from .running import Request, RequestError, Result, run
 from .side import StartError
 
@@ -21,6 +25,7 @@ among the first three, unless the list for the CPU has it.
 
   python -m torch_fl.testing.programs --select 'attention.*' --json programs.json
   FLAGOS_PLUGIN=host python -m torch_fl.testing.programs      # the host backend against the CPU
+  python -m torch_fl.testing.programs --json programs.json --kept --record evidence
 """
 
 
@@ -34,16 +39,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 note = "  (accelerators only)" if program.accelerator else ""
                 print(f"{program.name}{note}")
             return 0
-        request = Request(
-            programs=programs,
-            native=options.native,
-            plugin=options.plugin,
-            json=options.json,
-            again=options.again,
-            time_limit_s=options.time_limit,
-        )
-        results = run(request, _print_start, _print_result)
-    except (RequestError, RecordError, StartError, ValueError) as error:
+        if (options.record or options.kept) and not options.json:
+            raise RequestError("--record and --kept need --json FILE")
+        results = _kept(options.json, programs) if options.kept else _made(options, programs)
+        if options.record:
+            kept = Record(options.json)
+            print(f"recorded in {evidence.record(options.record, kept, load(), options.kind)}")
+    except (RequestError, RecordError, EvidenceError, StartError, ValueError) as error:
         print(f"programs: {error}", file=sys.stderr)
         return 2
     counts = Counter(result.outcome for result in results)
@@ -52,6 +54,29 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if wrong:
         print(f"not as they should be: {', '.join(wrong)}")
     return 1 if wrong else 0
+
+
+def _made(options: argparse.Namespace, programs: Sequence[Program]) -> list[Result]:
+    request = Request(
+        programs=programs,
+        native=options.native,
+        plugin=options.plugin,
+        json=options.json,
+        again=options.again,
+        time_limit_s=options.time_limit,
+    )
+    return run(request, _print_start, _print_result)
+
+
+def _kept(path: Path, programs: Sequence[Program]) -> list[Result]:
+    """What a file has of them, such as from another machine."""
+    if not path.exists():
+        raise RequestError(f"there is no {path}")
+    found = Record(path).programs
+    results = [Result.of(found[item.name], item.name) for item in programs if item.name in found]
+    for result in results:
+        _print_result(result)
+    return results
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +92,9 @@ def _parser() -> argparse.ArgumentParser:
     add("--select", nargs="+", default=[], metavar="GLOB", help="programs, such as 'vision.*'")
     add("--json", type=Path, metavar="FILE", help="keep outcomes here; those of this build stay")
     add("--again", action="store_true", help="run what has an outcome in the file, too")
+    add("--kept", action="store_true", help="run none, show and record what the file has")
+    add("--record", type=Path, metavar="FOLDER", help="record the file's outcomes as evidence")
+    add("--kind", choices=get_args(Kind), help="what it ran on, for --record (hardware, or host)")
     add("--time-limit", type=float, default=120.0, metavar="S", help="for one program (120)")
     add("--list", action="store_true", help="show the programs and run none")
     return parser

@@ -31,7 +31,7 @@ class Record:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._build = ""
-        self._builds: dict[str, Any] = {}
+        self._builds: dict[str, dict[str, str]] = {}
         self._programs: dict[str, dict[str, Any]] = {}
         if path is not None and path.exists():
             self._read(path)
@@ -40,6 +40,16 @@ class Record:
         """Says what is being run: "build" (its digest) and facts, such as versions and device."""
         self._build = "/".join(build.values())
         self._builds[self._build] = dict(build)
+
+    @property
+    def builds(self) -> Mapping[str, Mapping[str, str]]:
+        """What each build and machine was, by the name that outcomes have for it."""
+        return self._builds
+
+    @property
+    def programs(self) -> Mapping[str, Mapping[str, Any]]:
+        """The latest outcome of each program, of whatever build."""
+        return self._programs
 
     def find(self, program: str) -> dict[str, Any] | None:
         """The outcome that a program has in this build on this machine."""
