@@ -111,9 +111,13 @@ AREAS = (
     ),
     Area(
         "wheels",
-        "plugins really installed; the wheels: made, checked, tried in a second environment",
+        "plugins really installed, the command line about them, the wheels made and tried",
         8,
-        (_core_tests("not slow", "tests/plugins"), Command("dev", "wheels")),
+        (
+            _core_tests("not slow", "tests/plugins"),
+            _core_tests("not slow", "tests/cli"),
+            Command("dev", "wheels"),
+        ),
         within=True,
     ),
     Area(

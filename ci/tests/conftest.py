@@ -134,6 +134,7 @@ def copy(tmp_path: Path) -> Copy:
         "tests/test_core.py": "",
         "tests/compile/test_compile.py": "",
         "tests/plugins/test_plugins.py": "",
+        "tests/cli/test_cli.py": "",
         "bench/dispatch.py": "",
         "bench/_timing.py": "",
     }.items():

@@ -97,12 +97,13 @@ def test_failed_pip_says_so_and_is_tried_again(copy: Copy) -> None:
 def test_test_runs_the_areas_and_ends_in_the_sum(copy: Copy) -> None:
     done = copy.dev("test", "--time-report")
     assert done.returncode == 0, done.stdout
-    assert done.stdout.splitlines()[-1] == "130 passed, 0 failed"
+    assert done.stdout.splitlines()[-1] == "132 passed, 0 failed"
     for area in ("build", "unit", "wheels", "opdb", "compile"):
         assert f"\n{area} " in done.stdout
     runs = copy.test_runs()
     packages = [f"packages/torch-fl-{name}" for name in ("core/tests", "cuda/tests")]
-    folders = ["ci/tests", *packages, f"{packages[0]}/plugins", f"{packages[0]}/compile"]
+    parts = [f"{packages[0]}/{name}" for name in ("plugins", "cli", "compile")]
+    folders = ["ci/tests", *packages, *parts]
     assert [run[-1] for run in runs] == folders
     assert f"not slow and {areas.UNIT}" in runs[1]
     assert copy.calls("torch_fl.testing")[0][-4:] == ["--tier", "ci", "--workers", "2"]
@@ -122,7 +123,7 @@ def test_a_failing_area_does_not_stop_the_next(copy: Copy) -> None:
     assert done.returncode == 1
     assert copy.calls("torch_fl.testing")
     assert "to run it again: ./dev test --area unit" in done.stdout
-    assert done.stdout.splitlines()[-1] == "145 passed, 5 failed"
+    assert done.stdout.splitlines()[-1] == "150 passed, 6 failed"
 
 
 @pytest.mark.parametrize(

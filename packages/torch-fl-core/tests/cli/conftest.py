@@ -1,4 +1,5 @@
-"""Owns: the throw-away plugins of these tests, installed once for all of them."""
+"""Owns: the throw-away plugins of these tests, installed once for all, and the mark by which these
+tests are in the area of plugins and wheels: much of the command line is about them."""
 
 from __future__ import annotations
 
@@ -19,6 +20,15 @@ _MORE = (
     Wheel("crashes", "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)\n"),
     Wheel("waits", "import time; time.sleep(3600)\n"),
 )
+
+
+_HERE = Path(__file__).parent
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(_HERE):
+            item.add_marker(pytest.mark.plugins)
 
 
 @pytest.fixture(scope="session")

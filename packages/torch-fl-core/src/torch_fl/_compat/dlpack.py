@@ -60,7 +60,8 @@ def _place_of(device: torch.device) -> Place | None:
 
 def _existing(device: torch.device, target: str) -> torch.device:
     """`device`, with the current one's index where it is the target's and has none."""
-    if device.type != target or target == "cpu" or device.index is not None:
+    index: int | None = device.index
+    if device.type != target or target == "cpu" or index is not None:
         return device
     return torch.device(target, _C.current_device())
 

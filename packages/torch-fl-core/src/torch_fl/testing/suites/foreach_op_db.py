@@ -32,7 +32,7 @@ def _load() -> Mapping[str, Any]:
 
 def _samples(op: Any, dtype: torch.dtype, **how: Any) -> Iterator[tuple[int, Any]]:
     how = {"requires_grad": False, "allow_higher_dtype_scalars": True, **how}
-    return seeded(op.sample_inputs_func(op, _DEVICE, dtype, **how))
+    return seeded(lambda: op.sample_inputs_func(op, _DEVICE, dtype, **how))
 
 
 def _arguments(op: Any, sample: Any) -> Arguments:

@@ -75,7 +75,7 @@ class _Visited:
 
 def _inputs(info: Any, dtype: torch.dtype, training: bool) -> Iterator[tuple[int, Any]]:
     how = {"requires_grad": True, "training": training}
-    return seeded(info.module_inputs_func(info, device="cpu", dtype=dtype, **how))
+    return seeded(lambda: info.module_inputs_func(info, device="cpu", dtype=dtype, **how))
 
 
 def _arguments(given: Any) -> Arguments:
@@ -202,7 +202,10 @@ def _errors(info: Any, dtype: torch.dtype) -> Iterator[Case]:
     if info.module_error_inputs_func is None:
         return
     how = {"requires_grad": False, "training": True}
-    made = info.module_error_inputs_func(info, device="cpu", dtype=dtype, **how)
+
+    def made() -> Any:
+        return info.module_error_inputs_func(info, device="cpu", dtype=dtype, **how)
+
     for index, given in seeded(made):
         visited = _Visited(info, dtype, True, lambda made: made.forward())
         arguments = _arguments(given.module_error_input)

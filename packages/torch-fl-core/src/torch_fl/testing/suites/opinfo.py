@@ -50,7 +50,7 @@ def errors(make: Callable[[Any], Iterable[Any]]) -> Callable[[Any, torch.dtype],
     """Cases of ErrorInputs, which ``make(op)`` gives; their dtypes are their own."""
 
     def cases(op: Any, dtype: torch.dtype) -> Iterator[Case]:
-        for index, given in seeded(make(op)):
+        for index, given in seeded(lambda: make(op)):
             arguments = Arguments.of_sample(op.full_name, given.sample_input)
             label = f"error input {index}"
             yield Case(label, op.op, arguments, "error", given.error_regex)

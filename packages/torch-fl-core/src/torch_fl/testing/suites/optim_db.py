@@ -44,7 +44,7 @@ def _cases(
         if sparse:
             given = [_Sparse(info.metadata_for_sparse[0])]
         makers = info.scheduler_inputs if schedulers else ((),)
-        for index, options in seeded(given):
+        for index, options in seeded(lambda: given):
             for number, chosen in enumerate(makers):
                 parameters, steps = tensors_for(info, dtype, sparse)
                 arguments = Arguments((CPU, parameters, steps, {**options.kwargs, **flags}), {})
@@ -80,7 +80,11 @@ def _errors(info: Any, dtype: torch.dtype) -> Iterator[Case]:
     """Errors and warnings when an optimizer is made or takes a step."""
     if info.optim_error_inputs_func is None:
         return
-    for index, given in seeded(info.optim_error_inputs_func(device="cpu", dtype=dtype)):
+
+    def made() -> Any:
+        return info.optim_error_inputs_func(device="cpu", dtype=dtype)
+
+    for index, given in seeded(made):
         error = given.optimizer_error_input
         parameters = [torch.randn(2, 3, dtype=dtype)] if error.params is None else error.params
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import numpy
@@ -16,21 +16,27 @@ from ..harness.movers import CPU
 SAMPLE_SEED: Final = 1234
 
 
-def seeded(samples: Iterable[Any]) -> Iterator[tuple[int, Any]]:
-    """The samples, numbered; everything is seeded before each of them.
+def seeded(make: Callable[[], Iterable[Any]]) -> Iterator[tuple[int, Any]]:
+    """The samples that `make()` gives, numbered; everything is seeded before each of them.
 
-    The calls in between draw numbers too and must not change the samples.
+    The calls in between draw numbers too and must not change the samples. Some databases make all
+    of an entry's at once, so everything is seeded before `make()` as well.
     """
-    iterator = iter(samples)
+    _seed()
+    iterator = iter(make())
     for index in itertools.count():
-        seed_generators(CPU, SAMPLE_SEED)
-        random.seed(SAMPLE_SEED)
-        numpy.random.seed(SAMPLE_SEED)
+        _seed()
         try:
             sample = next(iterator)
         except StopIteration:
             return
         yield index, sample
+
+
+def _seed() -> None:
+    seed_generators(CPU, SAMPLE_SEED)
+    random.seed(SAMPLE_SEED)
+    numpy.random.seed(SAMPLE_SEED)
 
 
 def samples_of(op: Any, dtype: torch.dtype, requires_grad: bool) -> Iterator[tuple[int, Any]]:
@@ -39,4 +45,4 @@ def samples_of(op: Any, dtype: torch.dtype, requires_grad: bool) -> Iterator[tup
     Not by ``OpInfo.sample_inputs``, which also inspects the stack for the test that called it,
     50 ms a time, and seeds slowly (see `seed_generators`).
     """
-    return seeded(op.sample_inputs_func(op, "cpu", dtype, requires_grad))
+    return seeded(lambda: op.sample_inputs_func(op, "cpu", dtype, requires_grad))
