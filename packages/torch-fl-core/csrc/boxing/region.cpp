@@ -2,6 +2,7 @@
 #include "boxing/region.h"
 
 #include "boxing/alias.h"
+#include "boxing/relabeling.h"
 #include "device/page_guard.h"
 #include "device/runtime.h"
 
@@ -46,10 +47,13 @@ c10::Storage Region::known(c10::StorageImpl* twin) {
 at::Tensor Region::leave(at::Tensor&& result, c10::DeviceIndex device, bool held) {
   auto* impl = result.unsafeGetTensorImpl();
   if (impl->device_type() != target().type) return std::move(result);
-  TORCH_CHECK_NOT_IMPLEMENTED(impl->key_set().has(target().dense) && impl->has_storage(),
-                              "Compiled code gave a result that is ", impl->layout(),
-                              "; on flagos it has to be strided.");
   const auto index = target().indexed ? impl->device().index() : device;
+  if (C10_UNLIKELY(!impl->key_set().has(target().dense) || !impl->has_storage())) {
+    // Other layouts, such as the gradient of a sparse embedding: as any call's.
+    Relabeling call;
+    call.devices().set_argument(c10::Device(kFlagos, index));
+    return call.wrap(std::move(result));
+  }
   const auto adopt = [&](const c10::StorageImpl& twin) {
     if (C10_LIKELY(!page_guard::enabled())) return;
     opened_.emplace_back(twin.data(), page_guard::open(twin.data()));

@@ -28,7 +28,8 @@ _eager_forwards: set[int] = set()  # Inductor's numbers of graphs whose forward 
 # By the class of what failed: what a user can do.
 _ADVICE = {
     "InvalidCxxCompiler": "Install a C++ compiler (g++ or clang++), or name it in CXX.",
-    "CppCompileError": "Check that the C++ compiler which CXX names works and has OpenMP.",
+    "CppCompileError": "Check that the C++ compiler which CXX names works and has OpenMP. If it "
+    "does, a file in the folder of TORCHINDUCTOR_CACHE_DIR may be damaged: delete that folder.",
     "TritonMissing": "Install a Triton that has this accelerator's target.",
     "GPUTooOldForTriton": "This accelerator is too old for the Triton that is installed.",
     "MissingOperatorWithDecomp": "Inductor has no lowering for an operator of this graph.",

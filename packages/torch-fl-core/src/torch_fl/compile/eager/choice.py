@@ -11,6 +11,9 @@ from torch_fl.plugins import selection
 
 PRIVATE_KEY = "PrivateUse1"
 
+# One for each layout: some operators make or take nothing but sparse tensors.
+_CPU_KEYS = ("CPU", "SparseCPU", "SparseCsrCPU", "QuantizedCPU", "NestedTensorCPU")
+
 # Where users' operators have the kernels that flagos tensors take.
 _KEYS = (PRIVATE_KEY, "CompositeExplicitAutograd")
 
@@ -43,8 +46,9 @@ def is_unknown_to_cpus(operator: torch._ops.OpOverload) -> bool:
     """PyTorch's own for accelerators, such as fused cells of recurrent layers."""
     has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key
     name = operator.name()
-    is_pytorchs = operator.namespace == "aten"
-    return is_pytorchs and has_kernel(name, PRIVATE_KEY) and not has_kernel(name, "CPU")
+    if operator.namespace != "aten" or not has_kernel(name, PRIVATE_KEY):
+        return False
+    return not any(has_kernel(name, key) for key in _CPU_KEYS)
 
 
 def _is_random(operator: torch._ops.OpOverload) -> bool:

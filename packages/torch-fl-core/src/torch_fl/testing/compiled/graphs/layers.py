@@ -106,6 +106,14 @@ def _(at: Place) -> Program:
     )
 
 
+@graph("layers/embedding-sparse")
+def _(at: Place) -> Program:
+    table = at.layer(lambda: nn.Embedding(11, 6, sparse=True))
+    return Program(
+        lambda i: table(i).sum(1).tanh(), [(at.integers(4, 5, high=11),)], [table], gradients=True
+    )
+
+
 @graph("layers/embedding-bag")
 def _(at: Place) -> Program:
     return Program(
