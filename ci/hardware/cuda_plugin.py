@@ -93,8 +93,8 @@ STEPS: dict[str, Step] = {
     "tests": tests,
     "kernels": kernels,
     "programs": programs,
-    "flagos": partial(_suites, device="flagos", name="flagos", workers=6),
-    **{name: partial(_suites, device="cuda", name=name, workers=3) for name in NATIVE_RUNS},
+    "flagos": partial(_suites, device="flagos", name="flagos", workers=4),
+    **{name: partial(_suites, device="cuda", name=name, workers=4) for name in NATIVE_RUNS},
     "compared": compared,
     "bench": bench,
 }
