@@ -226,6 +226,16 @@ def run(*command: str, timeout: float = 400, **env: str) -> tuple[int, str]:
     return done.returncode, done.stdout[-40000:]
 
 
+DEADLINE = "HARDWARE_DEADLINE"
+"""The variable with the time of `time.monotonic`, the same in all processes, when a visit ends."""
+
+
+def seconds_left(most: float) -> float:
+    """Of a visit, to end well in; `most` where it has no end."""
+    end = os.environ.get(DEADLINE)
+    return most if end is None else max(1.0, min(most, float(end) - time.monotonic() - 10))
+
+
 def make_environment() -> None:
     """An environment of our own, in which all that this Python can import is found too.
 

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from cuda_core import PYTHON, ROOT, record_chosen, run
+from cuda_core import PYTHON, ROOT, record_chosen, run, seconds_left
 
 PLUGIN = ROOT / "packages/torch-fl-cuda"
 SUITES = "op_db,module_db,optim_db,error_inputs"
@@ -85,7 +85,9 @@ def compared(output: Path) -> tuple[int, str]:
 def bench(output: Path) -> tuple[int, str]:
     script = PLUGIN / "bench/cuda.py"
     file = output / "performance.json"
-    return run(PYTHON, str(script), "--json", str(file), "--budget", "530", timeout=590)
+    seconds = seconds_left(530)
+    words = ("--strict", "--json", str(file), "--budget", f"{seconds:.0f}")
+    return run(PYTHON, str(script), *words, timeout=seconds + 60)
 
 
 STEPS: dict[str, Step] = {

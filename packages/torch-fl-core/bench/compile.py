@@ -13,8 +13,7 @@ from __future__ import annotations
 import argparse
 import functools
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,20 +23,19 @@ sys.path.append(str(SHARED))
 
 import _comparison  # noqa: E402
 import _compile_rows  # noqa: E402
-import _environment  # noqa: E402
+import _rounds  # noqa: E402
 import _sides  # noqa: E402
 import _summary  # noqa: E402
 import _table  # noqa: E402
 import training  # noqa: E402
 from _compile_rows import BOUNDARY, COMPILE_TIME, GAIN, MODELS, MODES, RUN_TIME  # noqa: E402
-from _plan import OutOfTimeError, Plan, left  # noqa: E402
+from _plan import OutOfTimeError, Plan, plan_of  # noqa: E402
 from _results import Results, ResultsError  # noqa: E402
 from _rows import Row  # noqa: E402
 from _sides import Child, ChildError, UnavailableError  # noqa: E402
 
 CHILD = Path(__file__).parent / "compiled" / "_compiled_child.py"
-FINAL = ("complete", "unavailable")
-FIRST_PAIR_S = 120.0
+FIRST_PAIR_S = 60.0
 
 
 def parser() -> argparse.ArgumentParser:
@@ -109,45 +107,6 @@ def _middle(values: Sequence[float]) -> float:
     return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
 
 
-def measure(row: Row, plan: Plan, record: dict[str, Any], save: Callable[[], None]) -> None:
-    """Adds pairs to the row's record until it has enough; saves after each."""
-    deadline = plan.row_deadline(row)
-    pairs: list[dict[str, Any]] = record.setdefault("pairs", [])
-    while len(pairs) < plan.pairs:
-        left(deadline, max((pair["s"] for pair in pairs), default=FIRST_PAIR_S))
-        pair, note = training.measure_pair(row, plan, len(pairs), deadline)
-        pairs.append(pair)
-        record |= {"date": _environment.today(), "environment": plan.environment(), "ran": note}
-        record.update(of_pairs(row, pairs))
-        record["state"] = "complete" if len(pairs) >= plan.pairs else "partial"
-        record.pop("error", None)
-        save()
-
-
-def _run_row(row: Row, plan: Plan, results: Results, build: str, *, again: bool) -> None:
-    old = results.rows.get(row.name, {})
-    if not again and old.get("state") in FINAL and len(old.get("pairs", [])) >= plan.pairs:
-        print(f"{row.name}: measured on {old['date']}", flush=True)
-        return
-    print(f"{row.name}: {row.about}", flush=True)
-    known = plan.environment()
-    identity = {"build": build, "size": plan.size(row), "torch": known["torch"]}
-    record = results.record(row.name, identity | {"on": known.get("device", "CPU")}, again=again)
-    try:
-        measure(row, plan, record, results.save)
-    except OutOfTimeError as error:
-        record.setdefault("state", "untested")
-        print(f"{row.name}: out of time: {error}", flush=True)
-    except UnavailableError as error:
-        record.update(state="unavailable", error=str(error))
-    except ChildError as error:
-        record.update(state="failed", error=str(error))
-        print(error, flush=True)
-    finally:
-        results.save()
-    print("\n".join(_table.lines(row, record)), flush=True)
-
-
 def alone(row: Row, plan: Plan) -> str:
     """flagos without native: a line of its figures."""
     deadline = plan.row_deadline(row)
@@ -164,24 +123,11 @@ def alone(row: Row, plan: Plan) -> str:
     )
 
 
-def plan_of(options: argparse.Namespace) -> Plan:
-    """What the command line asks for."""
-    sides = _sides.sides(options.native, "flagos")
-    native, device = (replace(side, program=CHILD) for side in sides)
-    deadline = time.monotonic() + options.budget
-
-    @functools.cache
-    def environment() -> dict[str, str]:
-        known = _sides.environment(native, device, deadline)
-        return {**_environment.machine(native.target), **known}
-
-    return Plan(native, device, options.pairs, options.quick, deadline, environment)
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the command line asks for; returns the exit status."""
     options = parser().parse_args(arguments)
-    plan = plan_of(options)
+    sides = (replace(side, program=CHILD) for side in _sides.sides(options.native, "flagos"))
+    plan = plan_of(*sides, options)
     rows = _compile_rows.rows(tuple(options.model), tuple(options.mode), plan.native.target)
     try:
         if options.reason:
@@ -191,14 +137,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 print(alone(row, plan), flush=True)
             return 0
         results = Results(options.json, options.native, "flagos", quick=options.quick)
-        build = _environment.build()
-        for row in rows:
-            _run_row(row, plan, results, build, again=options.again)
+        measure = functools.partial(training.measure, figures=of_pairs, first_pair_s=FIRST_PAIR_S)
+        again = [row.name for row in rows] if options.again else ()
+        _rounds.run(rows, plan, results, lambda _: measure, again)
     except (ResultsError, ChildError, UnavailableError, OutOfTimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    states = {row.name: results.rows.get(row.name, {}).get("state") for row in rows}
-    missing = [name for name, state in states.items() if state not in FINAL]
+    for row in rows:
+        print("\n".join(_table.lines(row, results.rows.get(row.name, {}))), flush=True)
+    missing = _rounds.missing(rows, results)
     if missing:
         print(f"not complete: {'; '.join(missing)}. The same command goes on.")
     return 1 if missing else 0

@@ -37,7 +37,7 @@ def measure(row: Row, plan: Plan, record: dict[str, Any], save: Callable[[], Non
     """Adds runs to the record until there are as many as a row has pairs; saves after each."""
     deadline = plan.row_deadline(row)
     runs: list[dict[str, Any]] = record.setdefault("pairs", [])
-    while len(runs) < plan.pairs:
+    while len(runs) < plan.pairs_now:
         left(deadline, max((run["s"] for run in runs), default=FIRST_RUN_S))
         begin = time.monotonic()
         data = _run(plan, len(runs), deadline, quick=plan.size(row)["quick"])

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
+import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import _environment
+import _sides
 from _rows import Row, Size
 from _sides import Side
 
@@ -28,6 +32,13 @@ class Plan:
     deadline: float
     environment: Callable[[], dict[str, str]]
     """What the rows are measured on; finds out when it is asked for the first time."""
+    wanted: int | None = None
+    """Pairs after which a row's turn ends, though it is not complete; None: it has no turns."""
+
+    @property
+    def pairs_now(self) -> int:
+        """The number of pairs that a row may have when its turn ends."""
+        return self.pairs if self.wanted is None else min(self.pairs, self.wanted)
 
     def size(self, row: Row) -> Size:
         """The row's size in this run."""
@@ -36,6 +47,18 @@ class Plan:
     def row_deadline(self, row: Row) -> float:
         """Until when the row may be measured, if it begins now."""
         return min(self.deadline, time.monotonic() + row.limit_s)
+
+
+def plan_of(native: Side, device: Side, options: argparse.Namespace) -> Plan:
+    """The plan of a command line with `--pairs`, `--quick` and `--budget`, whose time runs."""
+    deadline = time.monotonic() + options.budget
+
+    @functools.cache
+    def environment() -> dict[str, str]:
+        known = _sides.environment(native, device, deadline)
+        return {**_environment.machine(native.target), **known}
+
+    return Plan(native, device, options.pairs, options.quick, deadline, environment)
 
 
 def left(deadline: float, needed_s: float = 0.0) -> float:

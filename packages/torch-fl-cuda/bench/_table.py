@@ -26,7 +26,7 @@ def figure_text(figure: Mapping[str, Any]) -> str:
 def lines(row: Row, record: Mapping[str, Any]) -> list[str]:
     """What is known of a row: one line, and one for each of its figures."""
     state = record.get("state", "untested")
-    said = [f"{row.name:<16}{record.get('verdict', state):<8}{_medians(record)}"]
+    said = [f"{row.name:<22} {record.get('verdict', state):<8}{_medians(record)}"]
     if state not in ("complete", "untested"):
         said[0] += f"  ({state}: {len(record.get('pairs', []))} pairs)"
     said += [f"    {figure_text(figure)}" for figure in record.get("figures", [])]

@@ -2,7 +2,7 @@
 
     ./dev bench cuda --json evidence/cuda/performance.json
 
-Measures what the file does not have yet, the most important rows first, and stops when its time is
+Measures what the file does not have yet, a pair for each row in turn, and stops when its time is
 used up (--budget); the same command goes on. Without a GPU, `--native cpu --quick --pairs 2` tries
 the whole benchmark on the host backend.
 """
@@ -10,21 +10,19 @@ the whole benchmark on the host backend.
 from __future__ import annotations
 
 import argparse
-import functools
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import _dispatch_runs
 import _environment
-import _sides
+import _rounds
 import _starts
 import _table
 import _two_streams
 import training
-from _plan import OutOfTimeError, Plan
+from _plan import Plan, plan_of
 from _results import Results, ResultsError
 from _rows import BY_NAME, ROWS, Row
 from _sides import ChildError, UnavailableError, sides
@@ -35,7 +33,6 @@ MEASURES = {
     "starts": _starts.measure,
     "streams": _two_streams.measure,
 }
-FINAL = ("complete", "unavailable")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -63,42 +60,6 @@ def parser() -> argparse.ArgumentParser:
     return program
 
 
-def run_row(row: Row, plan: Plan, results: Results, build: str, *, again: bool) -> None:
-    """Measures what is missing of a row; what goes wrong is in its record."""
-    old = results.rows.get(row.name, {})
-    if not again and _has_enough(row, plan, old):
-        same = old.get("build") == build and old.get("size") == plan.size(row)
-        note = "" if same else f"; with another build or size: --again {row.name} repeats it"
-        print(f"{row.name}: measured on {old.get('date', 'an earlier day')}{note}", flush=True)
-        return
-    print(f"{row.name}: {row.about}", flush=True)
-    known = plan.environment()
-    identity = {"build": build, "size": plan.size(row), "torch": known["torch"]}
-    identity |= {"on": known.get("device", "CPU")}
-    record = results.record(row.name, identity, again=again)
-    try:
-        MEASURES[row.kind](row, plan, record, results.save)
-    except OutOfTimeError as error:
-        record.setdefault("state", "untested")
-        print(f"{row.name}: out of time: {error}", flush=True)
-        return
-    except UnavailableError as error:
-        record.update(state="unavailable", error=str(error))
-    except ChildError as error:
-        record.update(state="failed", error=str(error))
-        print(error, flush=True)
-    finally:
-        results.save()
-    print("\n".join([*_table.lines(row, record), *_table.operator_lines(record)]), flush=True)
-
-
-def _has_enough(row: Row, plan: Plan, record: dict[str, Any]) -> bool:
-    if record.get("state") not in FINAL:
-        return False
-    in_pairs = row.kind in ("steps", "dispatch") and record["state"] == "complete"
-    return not in_pairs or len(record["pairs"]) >= plan.pairs
-
-
 def _profile(row: Row, plan: Plan, results: Results) -> None:
     found = training.profile(row, plan)
     record = results.rows.setdefault(row.name, {})
@@ -111,15 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the command line asks for; returns the exit status."""
     program = parser()
     options = program.parse_args(arguments)
-    native, device = sides(options.native, options.device)
-    deadline = time.monotonic() + options.budget
-
-    @functools.cache
-    def environment() -> dict[str, str]:
-        known = _sides.environment(native, device, deadline)
-        return {**_environment.machine(native.target), **known}
-
-    plan = Plan(native, device, options.pairs, options.quick, deadline, environment)
+    plan = plan_of(*sides(options.native, options.device), options)
     try:
         results = Results(options.json, options.native, options.device, quick=options.quick)
         if options.reason:
@@ -136,20 +89,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _profile(row, plan, results)
             return 0
         chosen = [row for row in ROWS if row.name in options.only]
-        build = _environment.build()
-        for row in chosen:
-            run_row(row, plan, results, build, again=row.name in options.again)
+        _rounds.run(chosen, plan, results, lambda row: MEASURES[row.kind], options.again)
     except (ResultsError, ChildError, UnavailableError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
 
     print()
-    for row in chosen:
-        print("\n".join(_table.lines(row, results.rows.get(row.name, {}))))
     done = [results.rows.get(row.name, {}) for row in chosen]
-    missing = [
-        row.name for row, each in zip(chosen, done, strict=True) if each.get("state") not in FINAL
-    ]
+    for row, each in zip(chosen, done, strict=True):
+        print("\n".join([*_table.lines(row, each), *_table.operator_lines(each)]))
+    missing = _rounds.missing(chosen, results)
     if missing:
         print(f"not complete: {', '.join(missing)}. The same command goes on.")
     good = not missing and all(each.get("verdict") not in ("over", "wrong") for each in done)

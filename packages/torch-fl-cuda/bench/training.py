@@ -28,15 +28,27 @@ QUICK_PAIR_S = 2.0
 """What a pair is taken to need before one of the row has been timed."""
 
 
-def measure(row: Row, plan: Plan, record: dict[str, Any], save: Callable[[], None]) -> None:
-    """Adds pairs to the row's record until it has enough; saves after each.
+Figures = Callable[[Row, list[dict[str, Any]]], dict[str, Any]]
 
-    Raises OutOfTimeError, ChildError and UnavailableError; the pairs before stay.
+
+def measure(
+    row: Row,
+    plan: Plan,
+    record: dict[str, Any],
+    save: Callable[[], None],
+    *,
+    figures: Figures = _summary.of_pairs,
+    first_pair_s: float = FIRST_PAIR_S,
+) -> None:
+    """Adds pairs to the row's record until it has as many as the plan wants; saves after each.
+
+    `figures` says what pairs come to; `first_pair_s` is what one is taken to need before one has
+    been timed. Raises OutOfTimeError, ChildError and UnavailableError; the pairs before stay.
     """
     deadline = plan.row_deadline(row)
     pairs: list[dict[str, Any]] = record.setdefault("pairs", [])
-    while len(pairs) < plan.pairs:
-        guess = QUICK_PAIR_S if plan.quick else FIRST_PAIR_S
+    while len(pairs) < plan.pairs_now:
+        guess = QUICK_PAIR_S if plan.quick else first_pair_s
         left(deadline, max((pair["s"] for pair in pairs), default=guess))
         try:
             pair, note = measure_pair(row, plan, len(pairs), deadline)
@@ -45,7 +57,7 @@ def measure(row: Row, plan: Plan, record: dict[str, Any], save: Callable[[], Non
             raise
         pairs.append(pair)
         record |= {"date": _environment.today(), "environment": plan.environment(), "ran": note}
-        record.update(_summary.of_pairs(row, pairs))
+        record.update(figures(row, pairs))
         record["state"] = "complete" if len(pairs) >= plan.pairs else "partial"
         record.pop("error", None)
         save()

@@ -136,16 +136,21 @@ def test_dispatch_runs_are_gathered(
 
 
 class Fake:
-    """Stands in for what measures a row: one pair a call, or an error."""
+    """Stands in for what measures a row: one pair a call, or an error; out of time after some."""
 
-    def __init__(self) -> None:
+    def __init__(self, out_of_time: type[Exception]) -> None:
         self.calls: list[str] = []
         self.error: Exception | None = None
+        self.left = 100
+        self._out_of_time = out_of_time
 
     def __call__(self, row: Any, plan: Any, record: dict[str, Any], save: Any) -> None:
         self.calls.append(row.name)
         if self.error is not None:
             raise self.error
+        if not self.left:
+            raise self._out_of_time("no time")
+        self.left -= 1
         record.setdefault("pairs", []).append(1)
         done = len(record["pairs"]) >= plan.pairs
         record |= {"state": "complete" if done else "partial", "date": "2026-01-02"}
@@ -154,7 +159,7 @@ class Fake:
 
 @pytest.fixture
 def fake(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Fake:
-    found = Fake()
+    found = Fake(bench.plan.OutOfTimeError)
     monkeypatch.setitem(bench.cuda.MEASURES, "steps", found)
     monkeypatch.setattr(bench.environment, "build", lambda: "abc")
     monkeypatch.setattr(bench.sides, "environment", lambda *_: {"torch": "2.13.0"})
@@ -172,10 +177,13 @@ def test_a_run_goes_on_where_the_last_one_ended(
     bench: Any, fake: Fake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "new" / "performance.json"
+    fake.left = 1
     assert _run(bench, path, "--pairs", "2")["state"] == "partial"
+    fake.left = 100
     assert _run(bench, path, "--pairs", "2")["state"] == "complete"
+    calls = len(fake.calls)
     _run(bench, path, "--pairs", "2")
-    assert len(fake.calls) == 2  # it was complete
+    assert len(fake.calls) == calls  # it was complete
     assert len(_run(bench, path, "--pairs", "3")["pairs"]) == 3
     again = _run(bench, path, "--pairs", "1", "--again", "lstm-train")
     assert len(again["pairs"]) == 1
@@ -183,8 +191,28 @@ def test_a_run_goes_on_where_the_last_one_ended(
     monkeypatch.setattr(bench.environment, "build", lambda: "def")
     assert len(_run(bench, path, "--pairs", "1")["pairs"]) == 1
     assert _run(bench, path, "--pairs", "1")["build"] == "abc"
+    fake.left = 1
     assert _run(bench, path, "--pairs", "5")["pairs"] == [1]
     assert _run(bench, path, "--pairs", "5")["build"] == "def"
+
+
+def test_rows_take_turns(bench: Any, fake: Fake, tmp_path: Path) -> None:
+    """Out of time, all have something; the one with fewest goes on."""
+    path = tmp_path / "performance.json"
+    only = ("lstm-train", "mlp-train", "graph-replay")
+    options = ["--native", "cpu", "--quick", "--json", str(path), "--only", *only, "--pairs", "3"]
+    fake.left = 5
+    bench.cuda.main(options)
+    order = [name for name in bench.rows.BY_NAME if name in only]
+    assert fake.calls[:5] == [*order, *order[:2]]
+    rows = json.loads(path.read_text())["rows"]
+    assert [len(rows[name]["pairs"]) for name in order] == [2, 2, 1]
+    fake.calls.clear()
+    fake.left = 100
+    bench.cuda.main(options)
+    assert fake.calls == [order[2], *order]
+    rows = json.loads(path.read_text())["rows"]
+    assert {rows[name]["state"] for name in only} == {"complete"}
 
 
 def test_a_reason_stays_with_its_row(bench: Any, fake: Fake, tmp_path: Path) -> None:
@@ -201,7 +229,9 @@ def test_a_reason_stays_with_its_row(bench: Any, fake: Fake, tmp_path: Path) -> 
 
 def test_errors_are_kept_and_the_row_is_tried_again(bench: Any, fake: Fake, tmp_path: Path) -> None:
     path = tmp_path / "performance.json"
+    fake.left = 1
     _run(bench, path, "--pairs", "2")
+    fake.left = 100
     fake.error = bench.sides.ChildError("it died\nfor this reason")
     failed = _run(bench, path, "--pairs", "2")
     assert (failed["state"], failed["pairs"]) == ("failed", [1])

@@ -67,6 +67,18 @@ def _of(sides: Sides, name: str) -> tuple[Any, Any]:
     return sides["cuda"][name], sides["flagos"][name]
 
 
+def _callers(cuda: Any, flagos: Any) -> str:
+    """Who had the kernels run that are not as often on both sides."""
+    names = {*cuda["kernels"], *flagos["kernels"]}
+    other = [n for n in sorted(names) if cuda["kernels"].get(n) != flagos["kernels"].get(n)]
+    lines = (
+        f"{n}\n  {side}, {said['kernels'].get(n, 0)}: {'; '.join(said['callers'].get(n, ['?']))}"
+        for n in other
+        for side, said in (("cuda", cuda), ("flagos", flagos))
+    )
+    return "\n".join(lines)
+
+
 PIECES = [name for name, piece in WORK.items() if not piece.refused]
 WARM = [name for name in PIECES if not WORK[name].cold]
 REFUSED = [name for name, piece in WORK.items() if piece.refused]
@@ -79,9 +91,9 @@ def test_the_same_kernels_run(sides: Sides, name: str) -> None:
     assert flagos["error"] is None
     assert cuda["kernels"], "nothing was seen to run"
     if WORK[name].cold:  # how often an algorithm is tried depends on time
-        assert set(flagos["kernels"]) == set(cuda["kernels"])
+        assert set(flagos["kernels"]) == set(cuda["kernels"]), _callers(cuda, flagos)
     else:
-        assert flagos["kernels"] == cuda["kernels"]
+        assert flagos["kernels"] == cuda["kernels"], _callers(cuda, flagos)
 
 
 @pytest.mark.parametrize("name", WARM)

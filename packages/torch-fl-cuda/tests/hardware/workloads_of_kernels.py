@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType
+from torch.profiler import ProfilerActivity, profile
 
 Step = Callable[[], object]
 Build = Callable[[str], Step]
@@ -126,24 +128,42 @@ def deterministic() -> Iterator[None]:
         torch.use_deterministic_algorithms(False)
 
 
+def _profiled(step: Step, *activities: ProfilerActivity) -> Iterator[Any]:
+    torch.cuda.synchronize()
+    with profile(activities=activities) as found:
+        step()
+        torch.cuda.synchronize()
+    yield from found.events() or []
+
+
 def kernels(step: Step) -> dict[str, int]:
     """How often each kernel, copy and fill ran on the GPU in a step.
 
     PyTorch's profiler gives them to the device PrivateUse1 where one is in use.
     """
-    from torch.autograd import DeviceType
-    from torch.profiler import ProfilerActivity, profile
-
-    torch.cuda.synchronize()
-    with profile(activities=[ProfilerActivity.CUDA]) as found:
-        step()
-        torch.cuda.synchronize()
     seen: Counter[str] = Counter()
-    for event in found.events() or []:
+    for event in _profiled(step, ProfilerActivity.CUDA):
         on_gpu = event.device_type != DeviceType.CPU and not event.is_user_annotation
         if on_gpu and not _TRACING.match(event.name):
             seen[event.name] += 1
     return dict(seen)
+
+
+def callers(step: Step) -> dict[str, list[str]]:
+    """The operators that had a kernel, copy or fill run in a step, outermost first, by its name."""
+    seen: dict[str, list[str]] = {}
+    for event in _profiled(step, ProfilerActivity.CPU, ProfilerActivity.CUDA):
+        for kernel in event.kernels:
+            seen.setdefault(kernel.name, []).append(" > ".join(_lineage(event)))
+    return seen
+
+
+def _lineage(event: Any) -> list[str]:
+    names: list[str] = []
+    while event is not None:
+        names.insert(0, event.name)
+        event = event.cpu_parent
+    return names
 
 
 def peak(step: Step) -> int:
@@ -158,9 +178,9 @@ def peak(step: Step) -> int:
 
 
 def measure(device: str, piece: Work) -> dict[str, Any]:
-    """`{"kernels", "peak", "error"}` of a piece of work on `device`, "cuda" or "flagos"."""
+    """`{"kernels", "callers", "peak", "error"}` of a piece of work on "cuda" or "flagos"."""
     torch.manual_seed(0)
-    said: dict[str, Any] = {"kernels": {}, "peak": None, "error": None}
+    said: dict[str, Any] = {"kernels": {}, "callers": {}, "peak": None, "error": None}
     try:
         step = piece.build(device)
         if not piece.cold:
@@ -168,6 +188,7 @@ def measure(device: str, piece: Work) -> dict[str, Any]:
             step()
             said["peak"] = peak(step)
         said["kernels"] = kernels(step)
+        said["callers"] = callers(step)
     except Exception as error:
         text = re.sub(r"wrapper_[A-Za-z]+_", "wrapper_", str(error))
         said["error"] = f"{type(error).__name__}: {text}".replace("flagos", "cuda")

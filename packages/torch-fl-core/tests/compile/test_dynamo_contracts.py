@@ -1,0 +1,96 @@
+"""Owns: what the compiler backend relies on in Dynamo. A test that fails here
+names what a release of PyTorch has moved."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import operator
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch._dynamo.variables.ctx_manager as contexts
+import torch._inductor.compile_fx
+from torch._dynamo import device_interface, trace_rules
+from torch._dynamo.backends import registry
+from torch._dynamo.variables import torch as torch_variables
+from torch._dynamo.variables import user_defined
+from torch._functorch._aot_autograd import collect_metadata_analysis
+from torch._functorch._aot_autograd import utils as aot_utils
+from torch._inductor import output_code
+from torch._inductor.compile_fx import compile_fx_inner
+from torch._subclasses import fake_tensor
+from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
+from torch.utils.checkpoint import checkpoint
+
+from torch_fl._compat.compiler import dynamo_calls, inductor
+from torch_fl._compat.compiler.fake_tensors import FakeTensor, on_device
+from torch_fl.compile import host_streams, random_states
+from torch_fl.compile.eager import choice
+from torch_fl.compile.renaming import Renaming
+
+FLAGOS = "flagos"
+
+
+# -- _compat/compiler/dynamo.py
+
+
+def test_flagos_is_registered_with_dynamo() -> None:
+    assert "flagos" in registry._BACKENDS
+    assert "flagos" in registry.list_backends()
+    interface = device_interface.get_interface_for_device(FLAGOS)
+    assert interface.device_count() == torch.flagos.device_count()
+    assert list(inspect.signature(device_interface.register_interface_for_device).parameters) == [
+        "device",
+        "device_interface",
+    ]
+    names = list(inspect.signature(registry.register_backend).parameters)
+    assert names[:2] == ["compiler_fn", "name"]
+
+
+def test_the_device_interface_has_all_that_cudas_has() -> None:
+    own = device_interface.get_interface_for_device(FLAGOS)
+    base, cuda = device_interface.DeviceInterface, device_interface.CudaInterface
+    # What has no meaning for a device that is no GPU with Triton, and what the base answers well.
+    left = {"raise_if_triton_unavailable", "is_triton_capable", "is_dtype_supported"}
+    for name in vars(cuda):
+        if name.startswith("__") or name in left:
+            continue
+        assert getattr(own, name) is not getattr(base, name, None) or name not in vars(own), name
+        assert getattr(own, name).__qualname__ != f"DeviceInterface.{name}", name
+
+
+# -- _compat/compiler/dynamo_calls.py
+
+
+def test_dynamos_lists_have_flagos_functions() -> None:
+    rules = trace_rules.get_torch_obj_rule_map()
+    flagos: Any = torch.flagos
+    for name in (*dynamo_calls.CONSTANT, *dynamo_calls.GUARDED, *dynamo_calls.IN_GRAPH):
+        assert rules[getattr(flagos, name)] is torch_variables.TorchInGraphFunctionVariable, name
+    folded = torch_variables.constant_fold_functions
+    for name in (*dynamo_calls.CONSTANT, *dynamo_calls.GUARDED):
+        assert getattr(flagos, name) in folded, name
+    for name in dynamo_calls.GUARDED:
+        assert getattr(flagos, name) in torch_variables.constant_fold_functions_need_guards, name
+    handlers = torch_variables.TorchInGraphFunctionVariable._get_handlers()
+    assert flagos.stream in handlers
+    for name in dynamo_calls.AS_ACCELERATOR:
+        assert handlers[getattr(flagos, name)] is handlers[getattr(torch.accelerator, name)], name
+    classes = user_defined.UserDefinedClassVariable._in_graph_classes()
+    assert {flagos.Stream, flagos.Event} <= classes
+    assert hasattr(contexts, "register_device_context_manager")
+
+
+def test_the_current_device_is_guarded() -> None:
+    torch._dynamo.reset()
+    counted = torch._dynamo.testing.CompileCounter()
+    f = torch.compile(lambda x: x + torch.flagos.current_device(), backend=counted, fullgraph=True)
+    x = torch.ones(1, device=FLAGOS)
+    assert f(x).item() == 1
+    assert f(x).item() == 1
+    assert counted.frame_count == 1
