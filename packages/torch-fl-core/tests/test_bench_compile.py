@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,9 +26,17 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
     monkeypatch.syspath_prepend(str(SHARED))
     monkeypatch.syspath_prepend(str(BENCH))
     import _compile_rows
+    import _environment
+    import _plan
+    import _sides
     import compile as benchmark
+    import training
 
-    yield SimpleNamespace(rows=_compile_rows, run=benchmark)
+    monkeypatch.setattr(_environment, "build", lambda: "abc")
+    monkeypatch.setattr(_sides, "environment", lambda *_: {"torch": "2.13.0"})
+    yield SimpleNamespace(
+        rows=_compile_rows, run=benchmark, training=training, out_of_time=_plan.OutOfTimeError
+    )
     for name in set(sys.modules) - before:
         file = getattr(sys.modules[name], "__file__", None) or ""
         if Path(file).is_relative_to(BENCH) or Path(file).is_relative_to(SHARED):
@@ -82,3 +91,46 @@ def test_what_pairs_come_to(bench: SimpleNamespace) -> None:
     figures = {f["figure"]: f for f in bench.run.of_pairs(row, [_pair(2.0, 2.0)])["figures"]}
     assert figures["run time"]["verdict"] == "ok"
     assert figures["compile time"]["verdict"] == "over"
+
+
+def test_the_command_measures_rows_in_turns(
+    bench: SimpleNamespace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    measured: list[str] = []
+    most = 3
+
+    def measure_pair(row: Any, *_: Any) -> tuple[dict[str, Any], str]:
+        if len(measured) == most:
+            raise bench.out_of_time("no time")
+        measured.append(row.name)
+        return {**_pair(2.0, 2.0), "s": 0.1}, "float32"
+
+    monkeypatch.setattr(bench.training, "measure_pair", measure_pair)
+    file = tmp_path / "compile.json"
+    words = ["--compare", "--native", "cpu", "--quick", "--pairs", "2", "--json", str(file)]
+    words += ["--model", "mlp", "flex", "--mode"]
+    assert bench.run.main([*words, "default"]) == 1
+    assert measured == ["mlp, default", "flex, default", "mlp, default"]
+    most = 100
+    assert bench.run.main([*words, "default"]) == 0
+    assert measured[3:] == ["flex, default"]
+    rows = json.loads(file.read_text())["rows"]
+    assert {len(row["pairs"]) for row in rows.values()} == {2}
+    assert rows["mlp, default"]["verdict"] == "ok"
+    assert bench.run.main([*words, "all"]) == 0
+    modes = [name.partition(", ")[2] for name in json.loads(file.read_text())["rows"]]
+    assert modes == [mode for mode in bench.rows.MODES for _ in range(2)]
+    measured.clear()
+    assert bench.run.main([*words, "default", "--again"]) == 0
+    assert len(measured) == 4
+    assert bench.run.main([*words, "default", "--reason", "mlp, default", "why"]) == 0
+    assert json.loads(file.read_text())["rows"]["mlp, default"]["reason"] == "why"
+    assert bench.run.main([*words, "default", "--reason", "none", "why"]) == 2
+
+
+def test_rows_know_what_a_pair_needs(bench: SimpleNamespace) -> None:
+    assert bench.rows.MODES[0] == "default"
+    models = tuple(bench.rows.MODELS)
+    for row in bench.rows.rows(models, tuple(bench.rows.MODES), "cuda"):
+        assert 0 < row.pair_s < row.limit_s == 240
+    assert set(bench.rows.LARGE_PAIR_S) == set(bench.rows.ABOUT)

@@ -9,7 +9,7 @@ import torch
 from children import output_of_child
 from pretend_device.processes import on_pretend_device
 
-from torch_fl import _C
+from torch_fl import _C, routing
 
 pretend = torch.ops.pretend
 FAULT = "pretend error: an index of a kernel was out of bounds"
@@ -104,3 +104,18 @@ def test_the_variable_switches_it_on() -> None:
     """
     last = {value: output_of_child(code, FLAGOS_BREADCRUMBS=value).strip() for value in "10"}
     assert last == {"1": "['aten::neg -> boxing', 'aten::add.Tensor -> boxing']", "0": "[]"}
+
+
+@on_pretend_device
+def test_a_device_that_fails_during_a_report_fails_the_call_and_not_the_process() -> None:
+    x = torch.ones(3, 3, device="flagos")
+    with routing.report() as report:
+        x + x
+        pretend.break_with(FAULT)
+        for _ in range(3):
+            with pytest.raises(torch.AcceleratorError, match=FAULT):
+                x @ x
+        pretend.break_with("")
+        x + x
+    calls = {row.operator: row.calls for row in report.rows}
+    assert calls["aten::add.Tensor"] == 2

@@ -152,6 +152,49 @@ assert x.tolist() == [1, 1, 1]
     )
 
 
+def test_forked_children_may_free_what_they_inherit() -> None:
+    """Whatever another thread does at that moment: its locks are given back in the child too."""
+    output_of_child(
+        """
+import os, signal, threading, time, warnings
+import torch, torch_fl
+warnings.simplefilter("ignore")
+inherited = [torch.ones(16, device="flagos"), torch.ones(1 << 20, device="flagos")]
+pinned = [torch.ones(64).pin_memory()]
+stop = False
+
+def work():
+    y = torch.ones(64, device="flagos")
+    while not stop:
+        torch.add(y, y)
+        torch.ones(1 << 20, device="flagos")
+        torch.flagos.empty_cache()
+        y.cpu().pin_memory()
+
+threads = [threading.Thread(target=work) for _ in range(2)]
+for thread in threads:
+    thread.start()
+for _ in range(60):
+    pid = os.fork()
+    if pid == 0:
+        inherited.clear()
+        pinned.clear()
+        os._exit(0)
+    deadline = time.monotonic() + 20
+    while not os.waitpid(pid, os.WNOHANG)[0]:
+        if time.monotonic() > deadline:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            stop = True
+            raise AssertionError("the child hangs")
+        time.sleep(0.002)
+stop = True
+for thread in threads:
+    thread.join()
+"""
+    )
+
+
 def test_a_child_forked_before_the_start_may_use_it() -> None:
     output_of_child(
         FORK

@@ -378,3 +378,55 @@ def test_changes_under_autograd_are_noticed() -> None:
         torch._foreach_add_([saved.detach()], 1.0)
         with pytest.raises(RuntimeError, match="modified by an inplace operation"):
             saved.sum().backward()
+
+
+_OVERLAP = "some elements of the input tensor and the written-to tensor refer to a single memory"
+
+
+def _over(memory: torch.Tensor, device: str) -> torch.Tensor:
+    """A tensor of `device` over memory that somebody else made, the CPU's `memory`."""
+    storage = torch._C._construct_storage_from_data_pointer(
+        memory.data_ptr(), torch.device(device), memory.nbytes
+    )
+    return torch.empty(0, device=device).set_(storage)
+
+
+def test_overlaps_in_memory_that_others_made_are_refused_as_on_the_cpu() -> None:
+    for device in ("cpu", "flagos:0"):
+        memory = torch.arange(8.0)
+        x = _over(memory, device)
+        assert x.numel() == 8
+        with pytest.raises(RuntimeError, match=_OVERLAP):
+            torch.add(x[:-1], 1, out=x[1:])
+        with pytest.raises(RuntimeError, match=_OVERLAP):
+            x[1:].mul_(x[:-1])
+        assert memory.tolist() == [0, 1, 2, 3, 4, 5, 6, 7]
+        x[2:4].add_(x[4:6])
+        assert memory.tolist() == [0, 1, 6, 8, 4, 5, 6, 7]
+
+
+@pytest.mark.filterwarnings("ignore:[^$]*Overriding a previously registered:UserWarning")
+def test_an_argument_that_a_users_kernel_keeps_is_a_tensor_like_others() -> None:
+    """The kernel that it replaces is PyTorch's own, whose arguments are no more than looked at."""
+    kept: list[torch.Tensor] = []
+
+    def relu(x: torch.Tensor) -> torch.Tensor:
+        kept.append(x)
+        return x.clone()
+
+    library = torch.library.Library("aten", "IMPL")
+    try:
+        library.impl("relu", relu, "CPU", allow_override=True)
+        source = torch.ones(3, device="flagos")
+        torch.relu(source)
+    finally:
+        library._destroy()
+    (x,) = kept
+    assert x.device.type == "cpu"
+    before = source._version
+    x.add_(1)
+    assert source.tolist() == [2, 2, 2]
+    assert source._version == before + 1
+    x.requires_grad_()
+    (x * torch.ones(3, requires_grad=True)).sum().backward()
+    assert x.grad is not None

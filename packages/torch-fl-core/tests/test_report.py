@@ -226,3 +226,18 @@ def test_table_of_nothing() -> None:
     with routing.report() as report:
         pass
     assert str(report).splitlines()[-1].split() == ["total", "0", "0.000", "ms"]
+
+
+def test_operators_of_a_library_that_is_gone_keep_their_names() -> None:
+    x = torch.ones(3, device="flagos")
+    names = [f"gone{number}" for number in range(30)]
+    with routing.report() as report:
+        for name in names:
+            library = torch.library.Library(f"flagos_{name}", "DEF")
+            library.define(f"{name}(Tensor x) -> Tensor")
+            library.impl(name, lambda x: x.clone(), "CPU")
+            getattr(getattr(torch.ops, f"flagos_{name}"), name)(x)
+            library._destroy()
+            delattr(torch.ops, f"flagos_{name}")
+    calls = {row.operator: row.calls for row in report.rows}
+    assert {name: calls.get(f"flagos_{name}::{name}") for name in names} == dict.fromkeys(names, 1)

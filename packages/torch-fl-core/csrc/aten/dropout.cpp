@@ -13,9 +13,8 @@
 
 #include "aten/composition.h"
 #include "aten/own_operators.h"
-#include "boxing/relabeling.h"
+#include "boxing/own_call.h"
 #include "device/generator.h"
-#include "device/kernel_scope.h"
 #include "routing/operator.h"
 
 namespace torch_fl {
@@ -25,22 +24,21 @@ using Results = std::tuple<at::Tensor, at::Tensor>;
 
 // The same numbers as the CPU's kernel: the mask is drawn element by element, then applied.
 Results native_dropout(const at::Tensor& input, double p, std::optional<bool> train) {
-  Relabeling call;
-  const at::Tensor source = call.alias(input);
-  const KernelScope scope(call.device());
-  at::Tensor mask;
-  at::Tensor output;
-  if (!train.value_or(true)) {
-    mask = at::_ops::ones_like::call(source, at::kBool, {}, {}, {}, {});
-    output = at::_ops::clone::call(source, std::nullopt);
-  } else {
+  OwnCall<at::_ops::native_dropout> call;
+  const at::Tensor& source = call.in(input);
+  return call.run([&]() -> Results {
+    at::Tensor mask;
+    if (!train.value_or(true)) {
+      mask = at::_ops::ones_like::call(source, at::kBool, {}, {}, {}, {});
+      return {at::_ops::clone::call(source, std::nullopt), std::move(mask)};
+    }
     const double kept = 1 - p;
     mask = at::_ops::empty_like::call(source, at::kBool, {}, {}, {}, {});
     at::_ops::bernoulli__float::call(mask, kept, target_generator(std::nullopt, call.device()));
-    output = at::_ops::mul_Tensor::call(source, mask);
+    at::Tensor output = at::_ops::mul_Tensor::call(source, mask);
     at::_ops::mul__Scalar::call(output, kept == 0 ? 0 : 1 / kept);
-  }
-  return {call.wrap(std::move(output)), call.wrap(std::move(mask))};
+    return {std::move(output), std::move(mask)};
+  });
 }
 
 // PyTorch composes dropout of native_dropout for every accelerator and of other operators for the

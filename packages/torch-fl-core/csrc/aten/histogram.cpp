@@ -5,8 +5,7 @@
 #include <ATen/ops/to_ops.h>
 
 #include "aten/own_operators.h"
-#include "boxing/relabeling.h"
-#include "device/kernel_scope.h"
+#include "boxing/own_call.h"
 #include "routing/operator.h"
 
 namespace torch_fl {
@@ -15,17 +14,17 @@ namespace {
 // Counted in double, which holds every count of elements; of other dtypes the CPU's own.
 at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min,
                  const at::Scalar& max) {
-  Relabeling call;
-  const at::Tensor source = call.alias(self);
-  const KernelScope scope(call.device());
-  if (!at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) {
-    return call.wrap(at::_ops::histc::call(source, bins, min, max));
-  }
-  const at::Tensor numbers =
-      at::_ops::to_dtype::call(source, at::kDouble, false, false, std::nullopt);
-  at::Tensor counts = at::_ops::histc::call(numbers, bins, min, max);
-  return call.wrap(
-      at::_ops::to_dtype::call(counts, self.scalar_type(), false, false, std::nullopt));
+  OwnCall<at::_ops::histc> call;
+  const at::Tensor& source = call.in(self);
+  return call.run([&] {
+    if (!at::isIntegralType(self.scalar_type(), /*includeBool=*/false)) {
+      return at::_ops::histc::call(source, bins, min, max);
+    }
+    const auto to = [](const at::Tensor& tensor, at::ScalarType dtype) {
+      return at::_ops::to_dtype::call(tensor, dtype, false, false, std::nullopt);
+    };
+    return to(at::_ops::histc::call(to(source, at::kDouble), bins, min, max), self.scalar_type());
+  });
 }
 
 }  // namespace

@@ -46,19 +46,25 @@ at::Tensor made(const at::Tensor& input, double probability) {
                                                    at::kStrided, input.device(), std::nullopt);
 }
 
-// Also in the target's own name a generator may be seeded: then its seed is another one, or it is
-// further back than it was.
-bool restarted(RecurrentDropout::State& state, c10::DeviceIndex device, bool capturing) {
-  const bool here = take_restarted(device);
-  if (capturing) return here;  // (an offset is not known then)
-  const auto& generator = runtime().default_generator(device);
-  return here || generator.current_seed() != state.seed || generator.get_offset() < state.offset;
+// How far the target's generator is. None while a graph is recorded, which not every runtime can tell
+// otherwise.
+std::optional<uint64_t> offset_of(c10::DeviceIndex device, const c10::Stream& stream) {
+  if (runtime().is_capturing(device, stream.id())) return std::nullopt;
+  try {
+    return runtime().default_generator(device).get_offset();
+  } catch (const c10::Error&) {
+    return std::nullopt;
+  }
 }
 
-void note_generator(RecurrentDropout::State& state, c10::DeviceIndex device) {
-  const auto& generator = runtime().default_generator(device);
-  state.seed = generator.current_seed();
-  state.offset = generator.get_offset();
+// Also in the target's own name a generator may be seeded: then its seed is another one, or it is
+// further back than it was.
+bool restarted(RecurrentDropout::State& state, c10::DeviceIndex device,
+               std::optional<uint64_t> offset) {
+  const bool here = take_restarted(device);
+  if (!offset) return here;
+  const auto seed = runtime().default_generator(device).current_seed();
+  return here || seed != state.seed || *offset < state.offset;
 }
 
 }  // namespace
@@ -70,16 +76,20 @@ RecurrentDropout::RecurrentDropout(const at::Tensor& input, double probability, 
   lock_ = std::unique_lock<std::mutex>(state_->mutex);
   const c10::impl::VirtualGuardImpl guard(kFlagos);
   const auto stream = guard.getStream(input.device());
-  const bool capturing = runtime().is_capturing(device, stream.id());
-  if (restarted(*state_, device, capturing) || !state_->buffer.defined()) {
+  const auto offset = offset_of(device, stream);
+  if (restarted(*state_, device, offset) || !state_->buffer.defined()) {
+    state_->buffer = at::Tensor();  // if there is no memory for a new one, the next layer tries
     state_->buffer = made(input, probability);
-  } else if (*state_->last != stream && !capturing) {
+  } else if (*state_->last != stream && offset) {
     // (A graph that is being recorded cannot wait for what is not in it.)
     c10::Event done(kFlagos);
     done.record(*state_->last);
     done.block(stream);
   }
-  if (!capturing) note_generator(*state_, device);
+  if (offset) {
+    state_->seed = runtime().default_generator(device).current_seed();
+    state_->offset = runtime().default_generator(device).get_offset();
+  }
   state_->last = stream;
 }
 

@@ -38,12 +38,11 @@ class AliasImpl final : public c10::TensorImpl {
 
   // Light: `twin` is the one that `source`'s storage holds.
   AliasImpl(c10::StorageImpl* twin, const c10::TensorImpl& source)
-      : AliasImpl(StoragePtr::reclaim(twin), source, without(source.key_set(), kAutogradKeys)) {
-    borrows_ = true;
-  }
+      : AliasImpl(StoragePtr::reclaim(twin), source, without(source.key_set(), kAutogradKeys),
+                  /*borrows=*/true) {}
   // Full.
   AliasImpl(StoragePtr twin, const c10::TensorImpl& source)
-      : AliasImpl(std::move(twin), source, source.key_set()) {
+      : AliasImpl(std::move(twin), source, source.key_set(), /*borrows=*/false) {
     version_counter_ = source.version_counter();  // (the setter refuses what detach() of an
   }  // inference tensor gives: a counter, no autograd)
   ~AliasImpl() override { give_back(); }
@@ -96,15 +95,23 @@ class AliasImpl final : public c10::TensorImpl {
     constexpr auto kBits = c10::DispatchKeySet(c10::DispatchKey::Conjugate) |
                            c10::DispatchKeySet(c10::DispatchKey::Negative);
     auto& keys = to.*(&AliasImpl::key_set_);
-    keys = (keys - kBits) | (from.key_set() & kBits);
+    const auto bits = from.key_set() & kBits;
+    if (C10_LIKELY((keys & kBits) == bits)) return;  // threads may read the caller's tensor
+    keys = (keys - kBits) | bits;
   }
 
  private:
   // Constructed with an empty key set: TensorImpl then makes no version counter (an allocation).
-  AliasImpl(StoragePtr twin, const c10::TensorImpl& source, c10::DispatchKeySet keys)
+  AliasImpl(StoragePtr twin, const c10::TensorImpl& source, c10::DispatchKeySet keys, bool borrows)
       : TensorImpl(TensorImpl::VIEW, c10::Storage(std::move(twin)), c10::DispatchKeySet(),
-                   source.dtype()) {
-    copy_metadata(source);
+                   source.dtype()),
+        borrows_(borrows) {
+    try {
+      copy_metadata(source);
+    } catch (...) {  // no memory; the base would give back what is borrowed
+      give_back();
+      throw;
+    }
     device_opt_ = target().device(source.device().index());
     key_set_ = target_keys(keys);
   }

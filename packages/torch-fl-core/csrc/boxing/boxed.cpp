@@ -107,11 +107,11 @@ IValue wrap(Relabeling& call, IValue&& value) {
   return std::move(value);
 }
 
-// `known`: an operator of PyTorch's own, whose schema can be trusted. `kernel`: what carries it out,
-// itself or another operator of the same schema.
+// `kernel` carries the operator out, itself or another one of the same schema. `rule` is null for what
+// is not PyTorch's own: nobody knows its rules about devices.
 void run_boxed(Relabeling& call, const c10::OperatorHandle& handle,
                const c10::OperatorHandle& kernel, DispatchKey key, torch::jit::Stack* stack,
-               bool known) {
+               OperatorRule* rule) {
   const auto& arguments = handle.schema().arguments();
   const size_t count = arguments.size();
   const size_t base = stack->size() - count;
@@ -122,7 +122,10 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle,
                                           std::make_move_iterator(stack->end()));
   c10::SmallVector<IValue, 8> aliases;
   const bool spans = spans_devices(handle.operator_name());
-  const bool counted = known && !spans;
+  // Above boxing there is a kernel that counts for each of PyTorch's operators, and for those of
+  // libraries that brought one.
+  const bool counted =
+      !spans && (rule != nullptr || handle.hasKernelForDispatchKey(DispatchKey::ADInplaceOrView));
   bool writes = false;
   for (size_t i = 0; i < count; ++i) {
     writes |= is_written(arguments[i]);
@@ -135,11 +138,7 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle,
     call.count_versions();
     return;
   }
-  if (known) {
-    OperatorRule rule(handle.operator_name().name.c_str(),
-                      handle.operator_name().overload_name.c_str());
-    call.devices().check(rule);
-  }
+  if (rule != nullptr) call.devices().check(*rule);
   for (size_t i = 0; i < count; ++i) {
     aliases[i] = relabel_late(call, arguments[i], std::move(aliases[i]));
     (*stack)[base + i] = aliases[i];
@@ -160,12 +159,22 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle,
   }
 }
 
+OperatorRule rule_of(routing::Operator& op) {
+  const auto& name = op.handle.operator_name();
+  return {name.name.c_str(), name.overload_name.c_str(), op.device_rule};
+}
+
+bool is_pytorchs(const c10::OperatorName& name) {
+  return std::string_view(name.name).starts_with("aten::");
+}
+
 }  // namespace
 
 void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
                   torch::jit::Stack* stack) {
   Relabeling call;
-  run_boxed(call, handle, handle, op.key, stack, /*known=*/true);
+  auto rule = rule_of(op);
+  run_boxed(call, handle, handle, op.key, stack, &rule);
 }
 
 void boxed_kernel_with_grad(routing::Operator& op, const c10::OperatorHandle& handle,
@@ -178,13 +187,16 @@ void boxed_kernel_with_grad(routing::Operator& op, const c10::OperatorHandle& ha
     return;
   }
   Relabeling call(Relabeling::Aliases::kWithGrad);
-  run_boxed(call, handle, handle, op.key, stack, /*known=*/true);
+  auto rule = rule_of(op);
+  run_boxed(call, handle, handle, op.key, stack, &rule);
 }
 
 void boxed_kernel_for(routing::Operator& op, const c10::OperatorHandle& kernel,
                       torch::jit::Stack* stack) {
   Relabeling call;
-  run_boxed(call, op.handle, kernel, op.key, stack, /*known=*/true);
+  auto rule = rule_of(op);
+  run_boxed(call, op.handle, kernel, op.key, stack,
+            is_pytorchs(op.handle.operator_name()) ? &rule : nullptr);
 }
 
 namespace {
@@ -200,15 +212,17 @@ void run_unknown(const c10::OperatorHandle& handle, DispatchKey key, torch::jit:
            c10::DeviceTypeName(target().type, /*lower_case=*/true).c_str());
   }
   Relabeling call;
-  run_boxed(call, handle, handle, key, stack, /*known=*/false);
+  run_boxed(call, handle, handle, key, stack, /*rule=*/nullptr);
 }
 
 template <DispatchKey kKey>
 void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   std::optional<routing::Observation> observation;
   if (C10_UNLIKELY(routing::watched())) {
-    observation.emplace(routing::bystander(handle, kKey),
-                        routing::name_of(routing::Route::kBoxing));
+    const auto arguments =
+        c10::ArrayRef<IValue>(*stack).slice(stack->size() - handle.schema().arguments().size());
+    observation.emplace(routing::bystander(handle, kKey), routing::name_of(routing::Route::kBoxing),
+                        routing::call_device(arguments));
   }
   run_unknown(handle, kKey, stack);
 }
@@ -257,8 +271,10 @@ void install_boxed_boxing() {
       const bool whole = key == DispatchKey::PrivateUse1 && boxed_whole(name);
       if (!whole && !handle->hasKernelForDispatchKey(target_key(key))) continue;  // most of them
       if (routing::is_installed(name, key) || handle->hasKernelForDispatchKey(key)) continue;
-      routing::install_boxed(*handle, key, routing::Route::kBoxing,
-                             reads_requires_grad(name) ? &boxed_kernel_with_grad : &boxed_kernel);
+      const auto kernel = !is_pytorchs(name)          ? &boxed_kernel_of_others
+                          : reads_requires_grad(name) ? &boxed_kernel_with_grad
+                                                      : &boxed_kernel;
+      routing::install_boxed(*handle, key, routing::Route::kBoxing, kernel);
     }
   }
   install_fallback(

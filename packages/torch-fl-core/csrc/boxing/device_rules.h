@@ -22,13 +22,17 @@ class OperatorRule {
  public:
   constexpr OperatorRule(const char* name, const char* overload)
       : name_(name), overload_(overload) {}
+  // With the rule kept elsewhere, at first `kUnknown`.
+  OperatorRule(const char* name, const char* overload, std::atomic<uint8_t>& kept)
+      : name_(name), overload_(overload), elsewhere_(&kept) {}
   const char* name() const { return name_; }
   const char* overload() const { return overload_; }
   DeviceRule get() {
-    auto rule = rule_.load(std::memory_order_relaxed);
+    auto& kept = elsewhere_ != nullptr ? *elsewhere_ : own_;
+    auto rule = kept.load(std::memory_order_relaxed);
     if (rule == kUnknown) {
       rule = static_cast<uint8_t>(device_rule(name_, overload_));
-      rule_.store(rule, std::memory_order_relaxed);
+      kept.store(rule, std::memory_order_relaxed);
     }
     return static_cast<DeviceRule>(rule);
   }
@@ -37,7 +41,8 @@ class OperatorRule {
   static constexpr uint8_t kUnknown = 0xff;
   const char* const name_;
   const char* const overload_;
-  std::atomic<uint8_t> rule_{kUnknown};
+  std::atomic<uint8_t> own_{kUnknown};
+  std::atomic<uint8_t>* const elsewhere_ = nullptr;
 };
 
 }  // namespace torch_fl

@@ -69,7 +69,9 @@ void Relabeling::rethrow(const c10::Error& error) {
   const auto message = replace_device(error.msg(), name, label, /*keep_index=*/indexed);
   if (message == error.msg()) throw;
   throw_as<c10::IndexError, c10::ValueError, c10::TypeError, c10::NotImplementedError,
-           c10::LinAlgError, c10::OutOfMemoryError, c10::EnforceFiniteError>(error, message);
+           c10::LinAlgError, c10::OutOfMemoryError, c10::EnforceFiniteError, c10::BufferError,
+           c10::SyntaxError, c10::DistError, c10::DistBackendError, c10::DistStoreError,
+           c10::DistNetworkError, c10::DistQueueEmptyError>(error, message);
 }
 
 }  // namespace torch_fl

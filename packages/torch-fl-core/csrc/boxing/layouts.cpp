@@ -48,8 +48,10 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
     return rare().members.emplace_back(std::move(result));
   };
   const auto remember = [&](auto&& result) {
-    const bool written = access == Access::kWrite || access == Access::kWriteUncounted;
-    entries_.push_back({.original = impl, .alias = result.get(), .written = written});
+    auto& entry = entries_.emplace_back();
+    entry.original = impl;
+    entry.alias = result.get();
+    if (access != Access::kRead) note_access(entry, access);
     return at::Tensor(std::forward<decltype(result)>(result));
   };
   if (keys.has(DispatchKey::SparsePrivateUse1)) {
@@ -70,7 +72,7 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
   }
   if (keys.has(DispatchKey::QuantizedPrivateUse1)) {
     auto& quantized = *static_cast<QTensorImpl*>(impl);
-    auto twin = twin_of(impl->unsafe_storage().unsafeGetStorageImpl());
+    auto twin = twin_here(*impl);
     if (C10_UNLIKELY(page_guard::enabled())) {
       open_pages(twin->data());
       open_parameters(quantized.quantizer());
@@ -81,7 +83,7 @@ at::Tensor Relabeling::alias_layout(c10::TensorImpl* impl, Access access) {
     return remember(std::move(result));
   }
   if (keys.has(DispatchKey::NestedTensorPrivateUse1)) {
-    auto twin = twin_of(impl->unsafe_storage().unsafeGetStorageImpl());
+    auto twin = twin_here(*impl);
     if (C10_UNLIKELY(page_guard::enabled())) open_pages(twin->data());
     return remember(nested_over(c10::Storage(std::move(twin)), target_keys(keys),
                                 *static_cast<NestedTensorImpl*>(impl)));

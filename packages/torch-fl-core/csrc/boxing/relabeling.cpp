@@ -4,6 +4,8 @@
 
 #include <ATen/EmptyTensor.h>
 
+#include <algorithm>
+
 namespace torch_fl {
 namespace {
 
@@ -39,7 +41,7 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
   if (C10_UNLIKELY(impl->device_type() != kFlagos)) {
     devices_.note_foreign(*impl, access != Access::kRead);
     // (A result of another device type is nobody's but the kernel's, see wrap_shared.)
-    if (impl->device_type() == target().type) rare().passed_through.push_back(impl);
+    if (impl->device_type() == target().type) pass_through(impl);
     return tensor;
   }
   devices_.note(*impl);
@@ -61,11 +63,24 @@ at::Tensor Relabeling::alias(const at::Tensor& tensor, Access access) {
 // Out of line: most calls only read, and every line of code that a call does not run past is one
 // that the processor need not fetch.
 C10_NOINLINE at::Tensor Relabeling::alias_full(TensorImpl* impl, Access access) {
-  auto [tensor, entry] =
-      noted(impl, c10::make_intrusive<AliasImpl>(twin_of(storage_of(*impl)), *impl));
+  auto [tensor, entry] = noted(impl, c10::make_intrusive<AliasImpl>(twin_here(*impl), *impl));
   entry.light = false;
   if (access != Access::kRead) note_access(entry, access);
   return tensor;
+}
+
+// The twin of a tensor's storage. One that is borrowed for the call is the same for all tensors over
+// the storage: kernels see by it whether they overlap.
+StoragePtr Relabeling::twin_here(const TensorImpl& impl) const {
+  auto* const storage = storage_of(impl);
+  if (C10_LIKELY(held_twin(storage) != nullptr)) return twin_of(storage);
+  for (const auto& entry : entries_) {
+    const auto& other = entry.original->unsafe_storage();
+    if (other.unsafeGetStorageImpl() == storage) {
+      return StoragePtr::reclaim_copy(entry.alias->unsafe_storage().unsafeGetStorageImpl());
+    }
+  }
+  return borrowed_twin(storage);
 }
 
 void Relabeling::note_access(Entry& entry, Access access) {
@@ -77,25 +92,45 @@ void Relabeling::note_access(Entry& entry, Access access) {
   if (access != Access::kWriteUncounted || entry.uncounted) return;
   const auto& counter = entry.original->version_counter();
   if (counter.enabled()) {
-    entry.uncounted = true;
+    uncounted_ = entry.uncounted = true;
     entry.version = counter.current_version();
   } else {
     entry.original->bump_version();  // refuses inference tensors outside of inference mode
   }
 }
 
-at::Tensor Relabeling::wrap(at::Tensor&& result) {
-  if (C10_UNLIKELY(!result.defined())) return std::move(result);
+void Relabeling::relabel(at::Tensor& result) {
+  if (C10_UNLIKELY(!result.defined())) return;
   auto* impl = result.unsafeGetTensorImpl();
-  // Nobody else holds the tensor or its memory: it is new.
-  if (C10_LIKELY(impl->device_type() == target().type && impl->key_set().has(target().dense) &&
-                 impl->has_storage() && result.use_count() == 1 &&
+  // Nobody else holds the tensor or its memory (there is some): it is new.
+  if (C10_LIKELY(impl->device_type() == target().type &&
+                 impl->key_set().has_all(target().dense_keys) && result.use_count() == 1 &&
                  impl->unsafe_storage().use_count() == 1 && !devices_.results_elsewhere())) {
     if (C10_UNLIKELY(page_guard::enabled())) open_result(storage_of(*impl));
     AliasImpl::relabel_fresh(*impl, target().indexed ? impl->device().index() : device());
-    return std::move(result);
+    return;
   }
-  return wrap_shared(std::move(result));
+  result = wrap_shared(std::move(result));
+}
+
+at::Tensor Relabeling::wrap(at::Tensor&& result) {
+  relabel(result);
+  return std::move(result);
+}
+
+void Relabeling::pass_through(TensorImpl* impl) {
+  if (C10_LIKELY(passed_through_ == nullptr)) {
+    passed_through_ = impl;
+  } else {
+    rare().passed_through.push_back(impl);
+  }
+}
+
+bool Relabeling::passed_through(const TensorImpl* impl) const {
+  if (impl == passed_through_) return true;
+  if (rare_ == nullptr) return false;
+  const auto& others = rare_->passed_through;
+  return std::find(others.begin(), others.end(), impl) != others.end();
 }
 
 at::Tensor Relabeling::wrap_shared(at::Tensor&& result) {
@@ -104,11 +139,7 @@ at::Tensor Relabeling::wrap_shared(at::Tensor&& result) {
     if (entry.alias == impl) return retain(entry.original);
   }
   if (impl->device_type() != target().type) return std::move(result);
-  if (rare_ != nullptr) {
-    for (const auto* passed : rare_->passed_through) {
-      if (passed == impl) return std::move(result);
-    }
-  }
+  if (passed_through(impl)) return std::move(result);
   if (!impl->key_set().has(target().dense) || !impl->has_storage()) return wrap_layout(impl);
   // Somebody else holds this tensor (an argument of the target's own device, a cached constant):
   // it must not change under them.
@@ -165,7 +196,7 @@ bool storage_holds(const TensorImpl& tensor) {
 void Relabeling::write_back(bool failed) {
   for (const auto& entry : entries_) {
     if (!entry.written) continue;
-    if (C10_UNLIKELY(!entry.alias->key_set().has(target().dense))) {
+    if (C10_UNLIKELY(!entry.alias->key_set().has_all(target().dense_keys))) {
       write_back_layout(entry);
       continue;
     }
@@ -192,6 +223,7 @@ void Relabeling::write_back(bool failed) {
 }
 
 void Relabeling::count_versions() {
+  if (C10_LIKELY(!uncounted_)) return;
   // Views of one tensor share a counter: first see which the kernel left alone, then count each.
   for (auto& entry : entries_) {
     entry.uncounted =
@@ -211,8 +243,8 @@ void Relabeling::open_result(c10::StorageImpl* twin) {
   page_guard::adopt(twin->data());
 }
 
-void Relabeling::close_pages() {
-  for (const auto& [data, life] : rare_->opened) page_guard::close(data, life);
+Relabeling::Rare::~Rare() {
+  for (const auto& [data, life] : opened) page_guard::close(data, life);
 }
 
 }  // namespace torch_fl

@@ -34,9 +34,6 @@ class Relabeling {
   };
 
   explicit Relabeling(Aliases aliases = Aliases::kFull) : aliases_(aliases) {}
-  ~Relabeling() {
-    if (C10_UNLIKELY(rare_ != nullptr)) close_pages();
-  }
   Relabeling(const Relabeling&) = delete;
   Relabeling& operator=(const Relabeling&) = delete;
 
@@ -79,7 +76,7 @@ class Relabeling {
     ~Settlement() {
       for (const auto& entry : call_.entries_) {
         if (C10_UNLIKELY(entry.light && c10::raw::intrusive_ptr::use_count(entry.alias) > 1)) {
-          static_cast<AliasImpl*>(entry.alias)->own();
+          static_cast<AliasImpl*>(entry.alias)->complete(*entry.original);
         }
       }
     }
@@ -92,8 +89,9 @@ class Relabeling {
 
   // -- after the kernel
 
-  // A result of the kernel, as the caller must see it: a written argument is the caller's own
+  // Makes a result of the kernel what the caller must see: a written argument is the caller's own
   // tensor, a view shares the caller's storage, a fresh tensor is relabelled where it is.
+  void relabel(at::Tensor& result);
   at::Tensor wrap(at::Tensor&& result);
 
   // Storage, shape and lazy bits of everything written, to the caller's tensors. After a failure a
@@ -116,9 +114,10 @@ class Relabeling {
     bool light = false;
     uint32_t version = 0;  // before the call, where `uncounted`
   };
-  // What few calls need.
+  // What few calls need. Its end is out of line: what all calls run should be short.
   struct Rare {
-    c10::SmallVector<c10::TensorImpl*, 2> passed_through;  // tensors of other devices
+    ~Rare();
+    c10::SmallVector<c10::TensorImpl*, 2> passed_through;  // after the first one
     std::vector<at::Tensor> members;                       // aliases inside other layouts
     // Results that share something, and what the caller gets for them.
     struct Wrapped {
@@ -145,21 +144,25 @@ class Relabeling {
   at::Tensor wrap_shared(at::Tensor&& result);
   at::Tensor wrap_layout(c10::TensorImpl* impl);
   at::Tensor wrap_member(const at::Tensor& member);
+  StoragePtr twin_here(const c10::TensorImpl& impl) const;
+  void pass_through(c10::TensorImpl* impl);
+  bool passed_through(const c10::TensorImpl* impl) const;
   c10::TensorImpl* owner_of(const c10::StorageImpl* twin) const;
   void write_back_layout(const Entry& entry);
-  static void note_access(Entry& entry, Access access);
+  void note_access(Entry& entry, Access access);
   void open_pages(const void* data);
   void open_result(c10::StorageImpl* twin);
   void open_parameters(const c10::intrusive_ptr<at::Quantizer>& quantizer);
-  void close_pages();
 
   c10::SmallVector<Entry, 8> entries_;
   at::AutoDispatchBelowADInplaceOrView below_autograd_;
   std::unique_ptr<Rare> rare_;
+  c10::TensorImpl* passed_through_ = nullptr;  // a tensor of the target's own
   CallDevices devices_;
   uint32_t written_lists_ = 0;
   int compared_ = -1;  // how many entries stood before the first list
   bool in_list_ = false;
+  bool uncounted_ = false;  // whether any entry is
   const Aliases aliases_;
 };
 

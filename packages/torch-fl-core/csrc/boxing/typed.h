@@ -15,6 +15,7 @@
 #include "boxing/boxed.h"
 #include "boxing/composites.h"
 #include "boxing/relabeling.h"
+#include "boxing/results.h"
 #include "device/generator.h"
 #include "device/kernel_scope.h"
 #include "routing/fallback.h"
@@ -187,22 +188,6 @@ constexpr uint32_t written_lists(std::string_view schema) {
 template <class Op>
 constexpr bool kOverLists = std::string_view(Op::name).starts_with("aten::_foreach_");
 
-// The results of a kernel, as the caller must see them.
-template <class T>
-void wrap(Relabeling&, T&) {
-  static_assert(
-      std::is_arithmetic_v<T> || std::is_same_v<T, at::Scalar> || std::is_same_v<T, c10::SymInt>,
-      "a result that may hold tensors needs its own overload");
-}
-inline void wrap(Relabeling& call, at::Tensor& result) { result = call.wrap(std::move(result)); }
-inline void wrap(Relabeling& call, std::vector<at::Tensor>& results) {
-  for (auto& result : results) wrap(call, result);
-}
-template <class... R>
-void wrap(Relabeling& call, std::tuple<R...>& results) {
-  std::apply([&](auto&... result) { (wrap(call, result), ...); }, results);
-}
-
 template <class T>
 struct ReturnsReferences : std::is_reference<T> {};
 template <class... T>
@@ -254,7 +239,7 @@ struct TypedBoxing<Op, Result(Args...)> {
     const Relabeling::Settlement settlement(call);
     const KernelScope scope(call.memory_device());
     const auto kernel = [&](auto&... argument) -> Result {
-      return Op::redispatch(c10::DispatchKeySet(target().dense), argument.get(call)...);
+      return Op::redispatch(target().dense_keys, argument.get(call)...);
     };
     constexpr bool kWrites = (typed::Argument<Args>::kWritten || ...) || kWrittenLists != 0;
     try {

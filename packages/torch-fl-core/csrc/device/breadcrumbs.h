@@ -18,7 +18,7 @@ inline std::atomic<bool> g_on{false};
 inline bool on() { return g_on.load(std::memory_order_relaxed); }
 FLAGOS_API void set(bool on);
 
-// Both live as long as the process. Any thread; no lock.
+// Both must live as long as the process: nothing is copied. Any thread; no lock.
 void drop(const c10::OperatorName& name, const char* route);
 
 // "aten::mm -> boxing", newest first; with the thread where there are several.

@@ -6,8 +6,9 @@
 namespace torch_fl {
 
 // initial-exec: the library is loaded once, early, and one byte fits the loader's reserve; every
-// other model calls into the loader on each access.
-extern thread_local c10::DeviceIndex t_kernel_device __attribute__((tls_model("initial-exec")));
+// other model calls into the loader on each access. constinit: or each would ask for an initializer.
+extern constinit thread_local c10::DeviceIndex t_kernel_device
+    __attribute__((tls_model("initial-exec")));
 
 class KernelScope {
  public:

@@ -21,6 +21,7 @@ Target make_target(c10::DeviceType type) {
       .quantized = key(DispatchKey::Quantized),
       .nested = key(DispatchKey::NestedTensor),
       .indexed = type != c10::DeviceType::CPU,
+      .dense_keys = c10::DispatchKeySet(dense),
       .backend_keys = c10::DispatchKeySet(backend),
       .backend_and_autocast_keys =
           c10::DispatchKeySet(backend) | c10::getAutocastRelatedKeySetFromBackend(backend),

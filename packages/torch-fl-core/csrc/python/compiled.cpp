@@ -46,8 +46,13 @@ class CompiledRegion {
     }
     arguments.attr("clear")();
     auto results = py::reinterpret_steal<py::object>(PyObject_CallOneArg(call_.ptr(), inner.ptr()));
-    if (!results) throw py::error_already_set();
     inner = py::object();
+    if (!results) {
+      // It may have replaced a storage before it failed: the caller's must not point to freed memory.
+      const py::error_already_set error;
+      region.write_back();
+      throw error;
+    }
     region.write_back();
     return leave(region, results);
   }

@@ -81,7 +81,11 @@ py::list operators() {
 
 py::list observations() {
   py::list rows;
-  for (const auto& row : routing::observations()) {
+  const auto found = [] {
+    const py::gil_scoped_release released;  // it waits for the device
+    return routing::observations();
+  }();
+  for (const auto& row : found) {
     rows.append(py::make_tuple(row.name, row.route, row.calls, row.device_ns));
   }
   return rows;

@@ -73,17 +73,6 @@ bool led_by_cpu(c10::ArrayRef<c10::IValue> arguments) {
   return false;
 }
 
-// Of the first flagos tensor; -1, the current one, if there is none.
-c10::DeviceIndex device_of_call(c10::ArrayRef<c10::IValue> arguments) {
-  for (const auto& value : arguments) {
-    if (value.isTensor() && value.toTensor().defined() &&
-        value.toTensor().device().type() == kFlagos) {
-      return value.toTensor().device().index();
-    }
-  }
-  return -1;
-}
-
 void bring_home(c10::IValue& result, c10::DeviceIndex device) {
   const auto home = [&](const at::Tensor& tensor) {
     return tensor.defined() && tensor.device().is_cpu() ? tensor.to(c10::Device(kFlagos, device))
@@ -240,7 +229,7 @@ void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::ji
     uncounted.count();
     return;
   }
-  const auto device = device_of_call(c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  const auto device = call_device(c10::ArrayRef<c10::IValue>(*stack).slice(base));
   const bool placed = names_device(c10::ArrayRef<c10::IValue>(*stack).slice(base));
   bool astray = device >= 0 && led_by_cpu(c10::ArrayRef<c10::IValue>(*stack).slice(base));
   // Of the same arguments; it says which of them are written.

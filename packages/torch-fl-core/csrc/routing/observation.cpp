@@ -2,10 +2,13 @@
 // an operator that calls others is timed as a whole and they are only counted.
 #include "routing/observation.h"
 
+#include <c10/util/Logging.h>
+
 #include <cstdio>
 #include <map>
 #include <mutex>
 #include <unordered_map>
+#include <utility>
 
 #include "device/breadcrumbs.h"
 #include "device/runtime.h"
@@ -14,11 +17,37 @@
 namespace torch_fl::routing {
 namespace {
 
-struct Interval {
-  Count* count;
-  void* start;
-  void* end;
-  DeviceIndex device;
+// Between two events of a device, which are its own.
+class Interval {
+ public:
+  Interval(Count* count, void* start, DeviceIndex device)
+      : count_(count), start_(start), device_(device) {}
+  Interval(Interval&& other) noexcept
+      : count_(other.count_),
+        start_(std::exchange(other.start_, nullptr)),
+        end_(std::exchange(other.end_, nullptr)),
+        device_(other.device_) {}
+  Interval& operator=(Interval&&) = delete;
+  ~Interval() {
+    for (void* event : {start_, end_}) {
+      if (event != nullptr) runtime().destroy_event(event, device_);
+    }
+  }
+
+  void end_at(void* event) { end_ = event; }
+  bool is_over() const { return runtime().query_event(end_); }
+  // Waits for its end, and counts it.
+  void settle() const {
+    runtime().synchronize_event(end_);
+    const auto ms = runtime().elapsed_ms(start_, end_, device_);
+    count_->device_ns += static_cast<int64_t>(ms * 1e6);
+  }
+
+ private:
+  Count* count_;
+  void* start_;
+  void* end_ = nullptr;
+  DeviceIndex device_;
 };
 
 constexpr size_t kPendingLimit = 4096;  // events alive at once, on an asynchronous target
@@ -27,22 +56,13 @@ std::mutex g_mutex;
 std::vector<Interval> g_pending;
 thread_local int t_depth = 0;
 
-void settle(const Interval& interval) {
-  auto& current = runtime();
-  current.synchronize_event(interval.end);
-  interval.count->device_ns +=
-      static_cast<int64_t>(current.elapsed_ms(interval.start, interval.end, interval.device) * 1e6);
-  current.destroy_event(interval.start, interval.device);
-  current.destroy_event(interval.end, interval.device);
-}
-
 void settle_all() {
   std::vector<Interval> pending;
   {
     const std::lock_guard<std::mutex> lock(g_mutex);
     pending.swap(g_pending);
   }
-  for (const auto& interval : pending) settle(interval);
+  for (const auto& interval : pending) interval.settle();
 }
 
 void* record_now(DeviceIndex device) {
@@ -81,8 +101,7 @@ Count& count_of(Operator& op, const char* label) {
 }
 
 void log_call(const Operator& op, const char* label) {
-  const auto line =
-      "[flagos dispatch] " + c10::toString(op.handle.operator_name()) + " -> " + label + '\n';
+  const auto line = "[flagos dispatch] " + c10::toString(op.name) + " -> " + label + '\n';
   std::fputs(line.c_str(), stderr);
 }
 
@@ -95,29 +114,42 @@ Operator& bystander(const c10::OperatorHandle& handle, c10::DispatchKey key) {
   return rows->try_emplace({name, key}, handle, key, Route::kBoxing).first->second;
 }
 
-Observation::Observation(Operator& op, const char* label) {
-  if (breadcrumbs::on()) breadcrumbs::drop(op.handle.operator_name(), label);
+Observation::Observation(Operator& op, const char* label, DeviceIndex device) {
+  if (breadcrumbs::on()) breadcrumbs::drop(op.name, label);
   if (g_logging.load(std::memory_order_relaxed)) log_call(op, label);
   if (!g_counting.load(std::memory_order_relaxed)) return;
-  count_ = &count_of(op, label);
-  count_->calls.fetch_add(1, std::memory_order_relaxed);
-  if (t_depth++ == 0) start_ = record_now(runtime().current_device());
+  auto& count = count_of(op, label);
+  count.calls.fetch_add(1, std::memory_order_relaxed);
+  device_ = device < 0 ? runtime().current_device() : device;
+  // A graph that is being recorded runs later: there is no time to take.
+  const bool outermost = t_depth == 0;
+  if (outermost && !runtime().is_capturing(device_, runtime().current_stream(device_))) {
+    start_ = record_now(device_);
+  }
+  count_ = &count;  // from here on there is an end
+  ++t_depth;
 }
 
 Observation::~Observation() {
   if (count_ == nullptr) return;
   --t_depth;
   if (start_ == nullptr) return;
-  const auto device = runtime().current_device();
-  const Interval interval{count_, start_, record_now(device), device};
-  if (runtime().query_event(interval.end)) {
-    settle(interval);
-    return;
+  try {
+    finish();
+  } catch (const std::exception& error) {
+    // The call has its own error or none; that its time is not known is not worth another one.
+    LOG(INFO) << "flagos: the time of a call is not known: " << error.what();
   }
+}
+
+void Observation::finish() {
+  Interval interval(count_, start_, device_);
+  interval.end_at(record_now(device_));
+  if (interval.is_over()) return interval.settle();
   bool full = false;
   {
     const std::lock_guard<std::mutex> lock(g_mutex);
-    g_pending.push_back(interval);
+    g_pending.push_back(std::move(interval));
     full = g_pending.size() >= kPendingLimit;
   }
   if (full) settle_all();
@@ -149,7 +181,7 @@ std::vector<Observed> observations() {
   {
     const std::lock_guard<std::mutex> lock(g_mutex);
     for (const auto& [key, count] : counts()) {
-      const auto name = c10::toString(key.op->handle.operator_name());
+      const auto name = c10::toString(key.op->name);
       auto& row = rows[{name, key.label}];
       row.name = name;
       row.route = key.label;
@@ -167,7 +199,7 @@ std::vector<Fallback> fallbacks() {
   std::vector<Fallback> result;
   for_each_operator([&](const Operator& op) {
     if (op.fallback.calls == 0) return;
-    result.push_back({.name = c10::toString(op.handle.operator_name()),
+    result.push_back({.name = c10::toString(op.name),
                       .calls = op.fallback.calls,
                       .bytes_moved = op.fallback.bytes_moved});
   });

@@ -16,6 +16,7 @@
 #include <utility>
 
 #include "export.h"
+#include "routing/call_device.h"
 #include "routing/call_dtype.h"
 #include "routing/plan.h"
 #include "routing/scope.h"
@@ -38,7 +39,7 @@ struct Count {
 // One operator under one flagos dispatch key. Lives as long as the process.
 struct Operator {
   Operator(c10::OperatorHandle op, c10::DispatchKey dispatch_key, Route own)
-      : handle(std::move(op)), key(dispatch_key), route(own) {}
+      : handle(std::move(op)), key(dispatch_key), route(own), name(handle.operator_name()) {}
 
   const c10::OperatorHandle handle;
   const c10::DispatchKey key;
@@ -55,6 +56,11 @@ struct Operator {
   std::atomic<int> scopes{0};              // open scopes that name this operator
 
   Count fallback;  // of the cpu route, always counted
+
+  // For whoever tells of the operator later: a library may have been unloaded then, and the handle
+  // with it.
+  const c10::OperatorName name;
+  std::atomic<uint8_t> device_rule{0xff};  // what boxing has found out about it (device_rules.h)
 
   // The plan of this thread's calls. The copies that a fallback makes take their own routes: theirs
   // may be the fallback too.
@@ -106,16 +112,19 @@ bool watched();
 // Runs the chain of this thread's plan for the call on the stack.
 void run_plan(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack* stack);
 
-// Counts, times and logs one call, as it was asked for.
+// Counts, times and logs one call, as it was asked for. `device`: the call's; -1 for the current one.
 class Observation {
  public:
-  Observation(Operator& op, const char* label);
+  Observation(Operator& op, const char* label, c10::DeviceIndex device);
   ~Observation();
   Observation(const Observation&) = delete;
   Observation& operator=(const Observation&) = delete;
 
  private:
+  void finish();
+
   Count* count_ = nullptr;
+  c10::DeviceIndex device_ = -1;
   void* start_ = nullptr;
 };
 
@@ -157,7 +166,7 @@ class Typed<Op, Result(Args...)> {
   }
   static Result observed(Args... args) {
     if (!watched()) return kernel_(std::forward<Args>(args)...);
-    const Observation observation(*operator_, name_of(operator_->route));
+    const Observation observation(*operator_, name_of(operator_->route), call_device(args...));
     return kernel_(std::forward<Args>(args)...);
   }
   static Result asking(Args... args) {
@@ -165,8 +174,10 @@ class Typed<Op, Result(Args...)> {
     if (plan == nullptr || plan->begins_with(operator_->route, call_dtype(args...))) {
       return observed(std::forward<Args>(args)...);
     }
-    static const auto kStacked = c10::BoxedKernel::makeFromFunctor(std::make_unique<Stacked>());
-    return c10::impl::BoxedKernelWrapper<Result(Args...)>::call(kStacked, operator_->handle,
+    // Never destroyed: a thread may still call while the process ends.
+    static const auto& stacked =
+        *new c10::BoxedKernel(c10::BoxedKernel::makeFromFunctor(std::make_unique<Stacked>()));
+    return c10::impl::BoxedKernelWrapper<Result(Args...)>::call(stacked, operator_->handle,
                                                                 c10::DispatchKeySet(operator_->key),
                                                                 std::forward<Args>(args)...);
   }

@@ -14,8 +14,14 @@ namespace {
 thread_local bool t_refused = false;
 Boxing g_boxing{};
 
+c10::ArrayRef<c10::IValue> arguments_of(const c10::OperatorHandle& handle,
+                                        const torch::jit::Stack& stack) {
+  return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - handle.schema().arguments().size());
+}
+
 // False where the kernel says that it does not support this call.
 bool run_kernel(Operator& op, const Step& step, torch::jit::Stack* stack) {
+  t_refused = false;  // a kernel that somebody called as a function may have left it
   try {
     TORCH_INTERNAL_ASSERT(step.kernel, "a registered kernel's step has no kernel");
     const auto& kernel = *step.kernel;
@@ -34,7 +40,9 @@ bool run_kernel(Operator& op, const Step& step, torch::jit::Stack* stack) {
 bool run_step(Operator& op, const Step& step, const c10::OperatorHandle& handle,
               torch::jit::Stack* stack) {
   std::optional<Observation> observation;
-  if (C10_UNLIKELY(watched())) observation.emplace(op, step.label);
+  if (C10_UNLIKELY(watched())) {
+    observation.emplace(op, step.label, call_device(arguments_of(handle, *stack)));
+  }
   switch (step.route) {
     case Route::kComposite:
       handle.redispatchBoxed(c10::DispatchKeySet(kComposition), stack);
@@ -74,14 +82,15 @@ void run_plan(Operator& op, const c10::OperatorHandle& handle, torch::jit::Stack
   const auto* plan = op.plan_here();
   if (plan == nullptr) {
     std::optional<Observation> observation;
-    if (watched()) observation.emplace(op, name_of(op.route));
+    if (watched()) {
+      observation.emplace(op, name_of(op.route), call_device(arguments_of(handle, *stack)));
+    }
     op.kernel(op, handle, stack);
     return;
   }
-  const auto& schema = handle.schema();
-  const size_t count = schema.arguments().size();
-  const auto arguments = c10::ArrayRef<c10::IValue>(*stack).slice(stack->size() - count);
-  const auto dtype = call_dtype(schema, arguments);
+  const auto arguments = arguments_of(handle, *stack);
+  const size_t count = arguments.size();
+  const auto dtype = call_dtype(handle.schema(), arguments);
   const auto& chain = plan->chain(dtype);
   const auto first = chain.front().route;
   if (first == Route::kCpu || first == Route::kKernel) g_boxing.check_devices(handle, arguments);

@@ -1,5 +1,5 @@
-"""Owns: the mark of the compiler's tests, by which they are in an area of their own, and their fresh
-start."""
+"""Owns: the mark of the compiler's tests, by which they are in an area of their own, and their
+fresh start."""
 
 from __future__ import annotations
 

@@ -1,37 +1,21 @@
-"""Owns: what the compiler backend relies on in AOTAutograd, and of random states in graphs. A test that fails here
-names what a release of PyTorch has moved."""
+"""Owns: what the compiler backend relies on in AOTAutograd, and of random states in
+graphs. A test that fails here names what a release of PyTorch has moved."""
 
 from __future__ import annotations
 
-import importlib
-import inspect
 import operator
-import re
-from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
-import torch._dynamo.variables.ctx_manager as contexts
 import torch._inductor.compile_fx
-from torch._dynamo import device_interface, trace_rules
-from torch._dynamo.backends import registry
-from torch._dynamo.variables import torch as torch_variables
-from torch._dynamo.variables import user_defined
 from torch._functorch._aot_autograd import collect_metadata_analysis
 from torch._functorch._aot_autograd import utils as aot_utils
-from torch._inductor import output_code
-from torch._inductor.compile_fx import compile_fx_inner
 from torch._subclasses import fake_tensor
-from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
-from torch_fl._compat.compiler import dynamo_calls, inductor
-from torch_fl._compat.compiler.fake_tensors import FakeTensor, on_device
 from torch_fl.compile import host_streams, random_states
 from torch_fl.compile.eager import choice
-from torch_fl.compile.renaming import Renaming
 
 FLAGOS = "flagos"
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from children import output_of_child
-from against_cpu import FLAGOS, compiled, model, same, trains_alike
-from torch._dynamo.utils import counters
+from against_cpu import FLAGOS, compiled, same, trains_alike
 from torch.nn import functional as F
 from torch.utils.checkpoint import (
     CheckpointPolicy,
     checkpoint,
     create_selective_checkpoint_contexts,
 )
-
-from torch_fl import routing
-
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 

@@ -1,22 +1,14 @@
-"""Owns: tests of the boundary of a compiled region: flagos tensors in, flagos tensors out, what they
-share, and which versions they count."""
+"""Owns: tests of the boundary of a compiled region: flagos tensors in, flagos tensors out, what
+they share, and which versions they count."""
 
 from __future__ import annotations
 
 import gc
-import threading
-import time
-import weakref
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
-from children import output_of_child, run_child
-from memory_level import assert_back_at, settled
 from regions import FLAGOS, memory, ones, region
-
-from torch_fl import _C
 
 # -- names
 
@@ -163,3 +155,17 @@ def test_storages_that_the_code_replaces_are_the_callers() -> None:
     assert x.untyped_storage().nbytes() == 64
     assert x.untyped_storage().device.type == FLAGOS
     assert x.tolist() == [3, 3]
+
+
+def test_an_error_after_a_resize_leaves_no_pointer_to_freed_memory() -> None:
+    def call(a: list[Any]) -> list[Any]:
+        a.pop().resize_(1 << 16).fill_(3)
+        raise ValueError("too late")
+
+    x = ones(4)
+    with pytest.raises(ValueError, match="too late"):
+        region(call, [0], written=(0,))([x])
+    others = [torch.full((4,), 7.0, device=FLAGOS) for _ in range(50)]
+    assert x.data_ptr() not in {other.data_ptr() for other in others}
+    assert x.untyped_storage().nbytes() == 4 << 16
+    assert x.tolist() == [3, 3, 3, 3]

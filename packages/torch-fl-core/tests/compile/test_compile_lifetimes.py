@@ -1,9 +1,8 @@
-"""Owns: tests of what lives how long at the boundary of a compiled region, what is counted and guarded
-there, in threads and nested too, and what it costs."""
+"""Owns: tests of what lives how long at the boundary of a compiled region, what is counted and
+guarded there, in threads and nested too, and what it costs."""
 
 from __future__ import annotations
 
-import gc
 import threading
 import time
 import weakref
@@ -14,7 +13,7 @@ import pytest
 import torch
 from children import output_of_child, run_child
 from memory_level import assert_back_at, settled
-from regions import FLAGOS, memory, ones, region
+from regions import FLAGOS, ones, region
 
 from torch_fl import _C
 

@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-import copy
-import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from against_cpu import FLAGOS, compiled, same
 from children import output_of_child
-from against_cpu import FLAGOS, compiled, model, same, trains_alike
-from torch._dynamo.utils import counters
+from torch._inductor.utils import run_and_get_code
 from torch.nn import functional as F
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
 
 from torch_fl import routing
-
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 
@@ -197,3 +189,19 @@ def test_default_routes_leave_operators_to_the_compiler(tmp_path: Any) -> None:
     assert "aten::mul.Tensor" in said
     assert "aten::sin" not in said
     assert "aten::add.Tensor" not in said
+
+
+def test_attention_is_the_compilers_own_where_nothing_is_dropped() -> None:
+    """It is among the operators that draw random numbers; those are called as flagos' own."""
+    q = torch.randn(2, 4, 16, 8)
+    mask = torch.ones(16, 16, dtype=torch.bool).tril()
+    attend = F.scaled_dot_product_attention
+    ours = q.to(FLAGOS)
+    run = compiled(lambda q, mask: attend(q, q, q, mask))
+    result, (code,) = run_and_get_code(run, ours, mask.to(FLAGOS))
+    same(result, attend(q, q, q, mask))
+    assert "_scaled_dot_product_flash_attention_for_cpu.default" in code
+    assert "torch_fl_eager" not in code
+    torch.manual_seed(0)
+    drops = compiled(lambda q: attend(q, q, q, dropout_p=0.5))
+    assert not torch.equal(drops(ours), drops(ours))

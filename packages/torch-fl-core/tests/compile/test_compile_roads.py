@@ -1,26 +1,16 @@
-"""Owns: tests of the roads into Inductor with flagos tensors: wrappers, saved artifacts, frozen graphs."""
+"""Owns: tests of the roads into Inductor with flagos tensors: wrappers, saved artifacts, frozen
+graphs."""
 
 from __future__ import annotations
 
 import copy
-import re
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 import torch
-from children import output_of_child
 from against_cpu import FLAGOS, compiled, model, same, trains_alike
 from torch._dynamo.utils import counters
 from torch.nn import functional as F
-from torch.utils.checkpoint import (
-    CheckpointPolicy,
-    checkpoint,
-    create_selective_checkpoint_contexts,
-)
-
-from torch_fl import routing
-
 
 pytestmark = pytest.mark.usefixtures("fresh_compiler")
 

@@ -580,3 +580,24 @@ def test_random_numbers_on_the_cpu_route_are_the_devices() -> None:
         generator.manual_seed(9)
         again = torch.empty(4, device="flagos").normal_(generator=generator)
     assert torch.equal(again, given)
+
+
+def test_a_refusal_outside_of_a_chain_is_forgotten() -> None:
+    """A carrier that somebody calls as a function refuses too: the next call's error is its own."""
+
+    def refuses(a: torch.Tensor) -> torch.Tensor:
+        return NotImplemented  # type: ignore[no-any-return]
+
+    def fails(a: torch.Tensor) -> torch.Tensor:
+        _C.refuse_call()
+        raise ValueError("a real error")
+
+    def fails_alone(a: torch.Tensor) -> torch.Tensor:
+        raise ValueError("a real error")
+
+    routing.register("hasty", {"aten::sin": refuses, "aten::erf": fails_alone, "aten::cos": fails})
+    with routing.use({"sin": "hasty, boxing"}):
+        assert torch.equal(torch.sin(x()).cpu(), torch.sin(X))
+    _C.refuse_call()
+    with routing.use({"erf": "hasty, boxing"}), pytest.raises(ValueError, match="a real error"):
+        torch.erf(x())

@@ -171,6 +171,16 @@ def test_the_words_are_those_of_pytorch(case: str) -> None:
     assert str(caught.value).startswith(words)
 
 
+@pytest.mark.parametrize("place", [ONE, CPU])
+@pytest.mark.parametrize("cell", ["LSTMCell", "GRUCell"])
+def test_states_of_recurrent_cells_elsewhere_are_refused(cell: str, place: str) -> None:
+    module = getattr(torch.nn, cell)(4, 4).to(ZERO)
+    state = _ones(place)
+    states = (_ones(ZERO), state) if cell == "LSTMCell" else state
+    with pytest.raises(RuntimeError, match="Expected all tensors to be on the same device"):
+        module(_ones(ZERO), states)
+
+
 def test_a_refused_call_changes_nothing() -> None:
     x, out = _ones(ZERO), _ones(ONE)
     for call in (

@@ -14,6 +14,7 @@ from torch.nn import functional
 from torch.utils import _pytree as pytree
 
 import torch_fl  # noqa: F401  (makes the devices)
+from torch_fl import routing
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -314,3 +315,11 @@ def test_streams_and_events_of_the_other_device() -> None:
     assert event.query()
     x.record_stream(stream)
     assert flagos.current_stream(1).device == ONE
+
+
+def test_results_of_lists_on_the_cpu_route_come_back_to_their_device() -> None:
+    gaps = _x(2, 8)[:, ::2]
+    with routing.use({"cat": "cpu", "stack": "cpu"}):
+        for result in (torch.cat([gaps, gaps]), torch.cat([_x(), _x()])):
+            assert result.device == ONE
+    assert torch.cat([gaps, gaps]).device == ONE

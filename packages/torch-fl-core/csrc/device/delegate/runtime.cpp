@@ -105,8 +105,13 @@ class DelegateRuntime final : public Runtime {
 
   c10::DataPtr allocate(size_t nbytes, DeviceIndex device) override {
     initialize();
+    const auto allocate = [&] {
+      return explained([&] { return target_allocator()->allocate(nbytes); });
+    };
+    // (The guard's end asks the driver whether there is anything on the device to come back to.)
+    if (C10_LIKELY(guard_.getDevice().index() == device)) return allocate();
     const c10::DeviceGuard guard{Device(type_, device)};  // also when the target has no memory left
-    return explained([&] { return target_allocator()->allocate(nbytes); });
+    return allocate();
   }
   c10::Allocator* target_allocator() override { return c10::GetAllocator(type_); }
   bool has_memory() override { return device_allocator_or_null() != nullptr; }

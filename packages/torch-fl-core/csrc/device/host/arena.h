@@ -67,6 +67,9 @@ class Arena {
   void for_each_segment(const Pool* pool, const std::function<void(const Segment&)>& visit);
   // Returns the memory to the system and the addresses to the arena.
   void give_back(Segment* segment);
+  // While a process forks. Whoever holds a pool's lock may take this one, not the other way round.
+  void lock() { mutex_.lock(); }
+  void unlock() { mutex_.unlock(); }
 
  private:
   Arena();

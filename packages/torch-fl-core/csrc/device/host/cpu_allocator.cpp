@@ -7,7 +7,7 @@
 
 namespace torch_fl {
 
-thread_local c10::DeviceIndex t_kernel_device = -1;
+constinit thread_local c10::DeviceIndex t_kernel_device = -1;
 
 namespace host {
 namespace {

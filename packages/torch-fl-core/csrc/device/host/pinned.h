@@ -22,6 +22,7 @@ class PinnedAllocator final : public at::HostAllocator {
   void reset_peak_stats() override;
 
   bool owns(const void* data) const;
+  Pool& pool() { return pool_; }
 
  private:
   Pool pool_;

@@ -57,6 +57,10 @@ class Pool {
   uint64_t open(Segment& segment);
   void close(Segment& segment, uint64_t life);
 
+  // While a process forks no other thread may be in the middle of a change (fork_locks.h).
+  void lock() { lock_.lock(); }
+  void unlock() { lock_.unlock(); }
+
   // Called with the change in bytes after every allocation and free; for the memory profiler.
   using Observer = void(void* data, int64_t change, size_t allocated, size_t reserved, int device);
   void observe(Observer* observer, int device) {

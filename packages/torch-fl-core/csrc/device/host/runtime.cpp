@@ -12,8 +12,10 @@
 #include <fstream>
 #include <mutex>
 #include <thread>
+#include <vector>
 
 #include "device/host/cpu_allocator.h"
+#include "device/host/fork_locks.h"
 #include "device/host/pinned.h"
 #include "device/page_guard.h"
 
@@ -81,6 +83,9 @@ class HostRuntime final : public Runtime {
     }
     page_guard::g_enabled = options.guard;
     install_cpu_allocator(pools_);
+    std::vector<Pool*> pools{&pinned_.pool()};
+    for (auto& pool : pools_) pools.push_back(&pool);
+    hold_while_forking(std::move(pools));
   }
 
   c10::DeviceType target_type() const noexcept override { return c10::DeviceType::CPU; }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import torch
 
@@ -28,8 +29,11 @@ def users_operators() -> set[str]:
     }
 
 
-def is_flagos_own(operator: torch._ops.OpOverload, elsewhere: Collection[str]) -> bool:
-    """Whether an operator stays. `elsewhere`: those that somebody has routed."""
+def is_flagos_own(
+    operator: torch._ops.OpOverload, given: Mapping[str, Any], elsewhere: Collection[str]
+) -> bool:
+    """Whether a call of an operator stays. `given`: its arguments in a graph by name, without those
+    that are left to their defaults. `elsewhere`: operators that somebody has routed."""
     if operator.namespace == NAMESPACE:
         return False
     if operator.name() in elsewhere:
@@ -39,7 +43,7 @@ def is_flagos_own(operator: torch._ops.OpOverload, elsewhere: Collection[str]) -
             torch._C._dispatch_has_kernel_for_dispatch_key(operator.name(), key) for key in _KEYS
         )
     on_host = selection.current().target in (None, "cpu")
-    return on_host and (_is_random(operator) or is_unknown_to_cpus(operator))
+    return on_host and (_draws(operator, given) or is_unknown_to_cpus(operator))
 
 
 def is_unknown_to_cpus(operator: torch._ops.OpOverload) -> bool:
@@ -51,8 +55,10 @@ def is_unknown_to_cpus(operator: torch._ops.OpOverload) -> bool:
     return not any(has_kernel(name, key) for key in _CPU_KEYS)
 
 
-def _is_random(operator: torch._ops.OpOverload) -> bool:
-    return torch.Tag.nondeterministic_seeded in operator.tags or operator.name() in (
-        "prims::inductor_seed",
-        "prims::inductor_seeds",
-    )
+def _draws(operator: torch._ops.OpOverload, given: Mapping[str, Any]) -> bool:
+    """Whether random numbers are taken from a generator. Attention is in PyTorch's list for its
+    dropout, which is zero wherever a CPU's own implementation runs."""
+    if torch.Tag.nondeterministic_seeded not in operator.tags:
+        return operator.name() in ("prims::inductor_seed", "prims::inductor_seeds")
+    dropout = next((a for a in operator._schema.arguments if a.name == "dropout_p"), None)
+    return dropout is None or given.get(dropout.name, dropout.default_value) != 0

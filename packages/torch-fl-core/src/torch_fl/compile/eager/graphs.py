@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -25,14 +26,15 @@ def keep(graph: GraphModule) -> list[str]:
             if operator is None:
                 continue
             device = _device(node)
-            if device is None or not choice.is_flagos_own(operator, elsewhere):
+            given = _given(node, operator)
+            if device is None or not choice.is_flagos_own(operator, given, elsewhere):
                 continue
             index = device.index or 0
             call = Call(
                 operator.name(),
                 index,
-                numbers=_numbers(node, operator),
-                places=_other_places(node, operator, index),
+                numbers=_numbers(operator, given) if node.target is operator else (),
+                places=_other_places(given, index),
                 form=random_states.form(node.target),
             )
             operators.define([str(call)])
@@ -63,17 +65,20 @@ def _device(node: Node) -> torch.device | None:
     return None
 
 
-def _other_places(
-    node: Node, operator: torch._ops.OpOverload, index: int
-) -> tuple[tuple[str, int], ...]:
+def _given(node: Node, operator: torch._ops.OpOverload) -> dict[str, Any]:
+    """The operator's arguments by name, as far as the node gives them."""
+    values = node.args
+    if operator in values:  # what stands around it has its own arguments before it
+        values = values[values.index(operator) + 1 :]
+    names = (argument.name for argument in operator._schema.arguments)
+    return {**dict(zip(names, values, strict=False)), **node.kwargs}
+
+
+def _other_places(given: Mapping[str, Any], index: int) -> tuple[tuple[str, int], ...]:
     """The arguments that are elsewhere than on flagos device `index`: in a renamed graph nothing
     tells them apart."""
-    values = [arg for arg in node.args if arg is not operator]
-    if random_states.form(node.target) == random_states.RESTORES:
-        values = values[1:]
-    names = [arg.name for arg in operator._schema.arguments]
     found = []
-    for name, value in (*zip(names, values, strict=False), *node.kwargs.items()):
+    for name, value in given.items():
         places = {
             (leaf.device.index or 0) if leaf.device.type == FLAGOS else HOSTS
             for one in pytree.tree_leaves(value)
@@ -85,14 +90,10 @@ def _other_places(
     return tuple(found)
 
 
-def _numbers(node: Node, operator: torch._ops.OpOverload) -> tuple[str, ...]:
+def _numbers(operator: torch._ops.OpOverload, given: Mapping[str, Any]) -> tuple[str, ...]:
     """Numbers in the places of tensors, as in `aten.add.Tensor(x, 1)`: only PyTorch's own operators
     take them there, so ours says that it takes numbers."""
-    if node.target is not operator:
-        return ()
-    taken = operator._schema.arguments
-    given = {**dict(zip((a.name for a in taken), node.args, strict=False)), **node.kwargs}
-    tensors = (a.name for a in taken if str(a.real_type) == "Tensor")
+    tensors = (a.name for a in operator._schema.arguments if str(a.real_type) == "Tensor")
     return tuple(name for name in tensors if _is_number(_traced(given.get(name))))
 
 
