@@ -56,11 +56,11 @@ void install_lazy_bit_fallthroughs() {
 
 void install_copies() {
   using routing::Typed;
-  Typed<at::_ops::copy_>::install_core(&copy_, routing::Route::kBoxing);
+  Typed<at::_ops::copy_>::install_fixed(&copy_, routing::Route::kBoxing);
   Typed<at::_ops::copy_>::also_for(c10::DispatchKey::QuantizedPrivateUse1);
-  Typed<at::_ops::_copy_from>::install_core(&copy_from, routing::Route::kBoxing);
-  Typed<at::_ops::_copy_from_and_resize>::install_core(&copy_from_and_resize,
-                                                       routing::Route::kBoxing);
+  Typed<at::_ops::_copy_from>::install_fixed(&copy_from, routing::Route::kBoxing);
+  Typed<at::_ops::_copy_from_and_resize>::install_fixed(&copy_from_and_resize,
+                                                        routing::Route::kBoxing);
   install_lazy_bit_fallthroughs();
 }
 

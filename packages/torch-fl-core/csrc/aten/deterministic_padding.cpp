@@ -107,7 +107,7 @@ Tensor pad_backward(const Tensor& gradient, const Tensor& self, c10::SymIntArray
 
 template <class Op>
 void install() {
-  routing::Typed<Op>::install_core(&pad_backward<Op>, routing::Route::kBoxing);
+  routing::Typed<Op>::install_fixed(&pad_backward<Op>, routing::Route::kBoxing);
 }
 
 }  // namespace

@@ -62,7 +62,7 @@ at::Tensor dropout(const at::Tensor& input, double p, bool train) {
 
 void install_dropout() {
   if (target().type != c10::DeviceType::CPU) return;
-  routing::Typed<at::_ops::native_dropout>::install_core(&native_dropout, routing::Route::kBoxing);
+  routing::Typed<at::_ops::native_dropout>::install_fixed(&native_dropout, routing::Route::kBoxing);
   install_composition<&dropout>("aten::dropout", "");
 }
 

@@ -89,9 +89,9 @@ at::Tensor efficient_zero(c10::SymIntArrayRef size, std::optional<at::ScalarType
 
 void install_factories() {
   using routing::Typed;
-  Typed<at::_ops::empty_memory_format>::install_core(&empty);
-  Typed<at::_ops::empty_strided>::install_core(&empty_strided);
-  Typed<at::_ops::_efficientzerotensor>::install_core(&efficient_zero);
+  Typed<at::_ops::empty_memory_format>::install_fixed(&empty);
+  Typed<at::_ops::empty_strided>::install_fixed(&empty_strided);
+  Typed<at::_ops::_efficientzerotensor>::install_fixed(&efficient_zero);
 }
 
 }  // namespace torch_fl

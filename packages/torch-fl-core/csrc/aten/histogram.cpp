@@ -31,7 +31,7 @@ at::Tensor histc(const at::Tensor& self, int64_t bins, const at::Scalar& min,
 
 void install_histogram() {
   if (target().type != c10::DeviceType::CPU) return;
-  routing::Typed<at::_ops::histc>::install_core(&histc, routing::Route::kBoxing);
+  routing::Typed<at::_ops::histc>::install_fixed(&histc, routing::Route::kBoxing);
 }
 
 }  // namespace torch_fl

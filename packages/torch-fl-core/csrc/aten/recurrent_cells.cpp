@@ -139,7 +139,7 @@ template <class Op>
 void install_where_missing(typename routing::Typed<Op>::Kernel kernel) {
   const auto handle = routing::find(Op::name, Op::overload_name);
   if (handle.hasKernelForDispatchKey(target().dense)) return;
-  routing::Typed<Op>::install_core(kernel, routing::Route::kBoxing);
+  routing::Typed<Op>::install_fixed(kernel, routing::Route::kBoxing);
 }
 
 }  // namespace

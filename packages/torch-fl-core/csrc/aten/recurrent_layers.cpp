@@ -192,7 +192,7 @@ Tensor flatten_weight(TensorList weights, int64_t stride, c10::SymInt input_size
 
 void install_recurrent_layers() {
   if (target().type == c10::DeviceType::CPU) return;  // its composition is for every device
-  routing::Typed<at::_ops::_cudnn_rnn_flatten_weight>::install_core(&flatten_weight);
+  routing::Typed<at::_ops::_cudnn_rnn_flatten_weight>::install_fixed(&flatten_weight);
   if (!routing::find("aten::_cudnn_rnn", "").hasKernelForDispatchKey(target().dense)) return;
   using namespace at::native;
   install_composition<&torch_fl::lstm>("aten::lstm", "input");

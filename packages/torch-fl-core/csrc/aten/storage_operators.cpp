@@ -97,18 +97,18 @@ bool compatible(const at::Tensor& self, const at::Tensor& from) {
 
 void install_storage_operators() {
   using routing::Typed;
-  Typed<at::_ops::resize_>::install_core(&resize_, routing::Route::kBoxing);
-  Typed<at::_ops::set__source_Storage_storage_offset>::install_core(&set_storage_offset);
-  Typed<at::_ops::set__source_Storage>::install_core(&set_storage);
-  Typed<at::_ops::set__source_Tensor>::install_core(&set_tensor);
-  Typed<at::_ops::set_>::install_core(&set_nothing);
+  Typed<at::_ops::resize_>::install_fixed(&resize_, routing::Route::kBoxing);
+  Typed<at::_ops::set__source_Storage_storage_offset>::install_fixed(&set_storage_offset);
+  Typed<at::_ops::set__source_Storage>::install_fixed(&set_storage);
+  Typed<at::_ops::set__source_Tensor>::install_fixed(&set_tensor);
+  Typed<at::_ops::set_>::install_fixed(&set_nothing);
   constexpr auto kQuantized = c10::DispatchKey::QuantizedPrivateUse1;
   Typed<at::_ops::set__source_Storage_storage_offset>::also_for(kQuantized);
   Typed<at::_ops::set__source_Storage>::also_for(kQuantized);
   Typed<at::_ops::set__source_Tensor>::also_for(kQuantized);
   Typed<at::_ops::set_>::also_for(kQuantized);
-  Typed<at::_ops::record_stream>::install_core(&record_stream);
-  Typed<at::_ops::_has_compatible_shallow_copy_type>::install_core(&compatible);
+  Typed<at::_ops::record_stream>::install_fixed(&record_stream);
+  Typed<at::_ops::_has_compatible_shallow_copy_type>::install_fixed(&compatible);
   Typed<at::_ops::_has_compatible_shallow_copy_type>::also_for(
       c10::DispatchKey::SparseCsrPrivateUse1);
 }

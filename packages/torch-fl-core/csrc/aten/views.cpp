@@ -46,12 +46,12 @@ at::Tensor unfold(const at::Tensor& self, int64_t dimension, int64_t size, int64
 
 void install_views() {
   using routing::Typed;
-  Typed<at::_ops::view>::install_core(&view);
-  Typed<at::_ops::_reshape_alias>::install_core(&reshape_alias);
-  Typed<at::_ops::as_strided>::install_core(&as_strided);
-  Typed<at::_ops::unfold>::install_core(&unfold);
-  Typed<at::_ops::view_as_real>::install_core(&at::native::view_as_real);
-  Typed<at::_ops::view_as_complex>::install_core(&at::native::view_as_complex);
+  Typed<at::_ops::view>::install_fixed(&view);
+  Typed<at::_ops::_reshape_alias>::install_fixed(&reshape_alias);
+  Typed<at::_ops::as_strided>::install_fixed(&as_strided);
+  Typed<at::_ops::unfold>::install_fixed(&unfold);
+  Typed<at::_ops::view_as_real>::install_fixed(&at::native::view_as_real);
+  Typed<at::_ops::view_as_complex>::install_fixed(&at::native::view_as_complex);
 }
 
 }  // namespace torch_fl

@@ -10,8 +10,8 @@
 #include <optional>
 #include <string_view>
 
+#include "boxing/call_devices.h"
 #include "boxing/composites.h"
-#include "boxing/device_check.h"
 #include "boxing/relabeling.h"
 #include "device/generator.h"
 #include "device/kernel_scope.h"
@@ -121,6 +121,7 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle,
   const c10::SmallVector<IValue, 8> given(std::make_move_iterator(stack->begin() + base),
                                           std::make_move_iterator(stack->end()));
   c10::SmallVector<IValue, 8> aliases;
+  const Relabeling::Settlement settlement(call);
   const bool spans = spans_devices(handle.operator_name());
   // Above boxing there is a kernel that counts for each of PyTorch's operators, and for those of
   // libraries that brought one.
@@ -172,7 +173,7 @@ bool is_pytorchs(const c10::OperatorName& name) {
 
 void boxed_kernel(routing::Operator& op, const c10::OperatorHandle& handle,
                   torch::jit::Stack* stack) {
-  Relabeling call;
+  Relabeling call(Relabeling::Aliases::kLight);
   auto rule = rule_of(op);
   run_boxed(call, handle, handle, op.key, stack, &rule);
 }

@@ -3,6 +3,8 @@
 // knows. They are applied before relabelling: on the target the difference may be gone (the CPU has
 // no index) and the call would pass silently.
 #pragma once
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 #include <c10/core/TensorImpl.h>
 
@@ -70,5 +72,9 @@ class CallDevices {
   uint32_t home_ = 0;
   uint32_t elsewhere_ = 0;
 };
+
+// The same for calls that are not boxed: on other routes tensors of several devices must not pass
+// silently either. Throws what boxing would throw for the arguments.
+void check_devices(const c10::OperatorHandle& handle, c10::ArrayRef<c10::IValue> arguments);
 
 }  // namespace torch_fl

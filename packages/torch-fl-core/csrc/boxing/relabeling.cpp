@@ -1,5 +1,5 @@
-// Owns: one boxed call, for dense tensors. Other layouts are in layouts.cpp, device rules in
-// device_check.cpp, error texts in errors.cpp.
+// Owns: one boxed call, for dense tensors. Other layouts are in layouts.cpp, rules about devices in
+// call_devices.cpp, error texts in errors.cpp.
 #include "boxing/relabeling.h"
 
 #include <ATen/EmptyTensor.h>

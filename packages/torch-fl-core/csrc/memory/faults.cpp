@@ -10,6 +10,7 @@
 #include <string>
 
 #include "device/kernel_scope.h"
+#include "device/mebibytes.h"
 
 namespace torch_fl::faults {
 
@@ -52,13 +53,6 @@ void stand_in_the_way() {
     }
     return true;
   }();
-}
-
-std::string mebibytes(size_t bytes) {
-  constexpr size_t kMebibyte = size_t{1} << 20;
-  const size_t hundredths = bytes % kMebibyte * 100 / kMebibyte;
-  return std::to_string(bytes / kMebibyte) + (hundredths < 10 ? ".0" : ".") +
-         std::to_string(hundredths) + " MiB";
 }
 
 [[noreturn]] void throw_out_of_memory(size_t nbytes, c10::DeviceIndex device) {

@@ -142,7 +142,7 @@ class Typed<Op, Result(Args...)> {
     operator_->kernel = stacked;
   }
   // One of the device's own, which no plan replaces.
-  static void install_core(Kernel kernel, Route own = Route::kCore) {
+  static void install_fixed(Kernel kernel, Route own = Route::kCore) {
     install_as(own, kernel, &Typed::set_entry<&Typed::observed>);
   }
   // The same kernel for tensors of another layout. After an install.

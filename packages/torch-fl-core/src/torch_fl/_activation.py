@@ -114,6 +114,7 @@ def _install_compiler() -> None:
     from torch_fl._compat.compiler import (
         aot_autograd,
         caches,
+        decompositions,
         dynamo,
         failures,
         inductor,
@@ -126,6 +127,7 @@ def _install_compiler() -> None:
     dynamo.install()
     aot_autograd.install()
     inductor.install(_compiler("regions"))
+    decompositions.install(_compiler("decompositions"))
     failures.install(_compiler("fallback"))  # outermost: after what changes the same function
     caches.install(_compiler("cache_key"))
     packages.install(_compiler("packages"))

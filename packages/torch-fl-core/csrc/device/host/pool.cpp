@@ -11,6 +11,8 @@
 #include <cstring>
 #include <mutex>
 
+#include "device/mebibytes.h"
+
 namespace torch_fl::host {
 namespace {
 
@@ -31,13 +33,6 @@ size_t class_size(size_t size_class) {
   const size_t power = 9 + (size_class - 8) / 4;
   const size_t quarter = (size_class - 8) % 4 + 1;
   return (size_t{1} << power) + quarter * (size_t{1} << (power - 2));
-}
-
-std::string mebibytes(size_t bytes) {
-  constexpr size_t kMebibyte = size_t{1} << 20;
-  const size_t hundredths = bytes % kMebibyte * 100 / kMebibyte;
-  return std::to_string(bytes / kMebibyte) + (hundredths < 10 ? ".0" : ".") +
-         std::to_string(hundredths) + " MiB";
 }
 
 }  // namespace

@@ -77,10 +77,11 @@ class Renaming:
                 if isinstance(value, torch.Tensor):  # a buffer's value before it is written to
                     module.meta[name] = self.value(value)
             for node in module.graph.nodes:
-                self._node(node)
+                self.node(node)
             module.recompile()
 
-    def _node(self, node: Node) -> None:
+    def node(self, node: Node) -> None:
+        """Renames a node in place: its devices, and what tracing has left on it."""
         for key in _META:
             if key in node.meta:
                 node.meta[key] = self.tree(node.meta[key])
