@@ -47,21 +47,20 @@ HOW = """
 
 ```
 ./dev bench compile --compare --native cpu --json evidence/compile/host.json
-./dev bench compile --compare --native cuda --json evidence/compile/cuda.json \\
-    --mode default max-autotune reduce-overhead
+./dev bench compile --compare --native cuda --json evidence/compile/cuda.json --mode all --pairs 3
 ```
 
 measures what the file does not have yet; the same command goes on where it was stopped. `--model
 NAME` chooses rows, `--again` measures them anew, `--reason ROW TEXT` says why one misses. Without
 `--compare` flagos runs alone.
 
-A row takes five pairs of new processes. The two of a pair live at the same time, each with an empty
-cache of the compiler, compile one after the other, and take turns in random order. A pair gives the
-ratio of its medians, the row the median of its pairs; the bootstrap draws pairs, and turns within
-them. Both sides draw the same random numbers, and their losses are compared: *bit for bit*, *close*
-or *different*. A step is the forward and backward pass of a loss, without an optimizer. The
-boundary is the difference between calling a region with nothing in it and calling the same function
-directly.
+A row takes five pairs of new processes, or as many as `--pairs` says. The two of a pair live at the
+same time, each with an empty cache of the compiler, compile one after the other, and take turns in
+random order. A pair gives the ratio of its medians, the row the median of its pairs; the bootstrap
+draws pairs, and turns within them. Both sides draw the same random numbers, and their losses (of
+decoding, the logits of the whole text) are compared: *bit for bit*, *close* or *different*. A step
+is the forward and backward pass of a loss, without an optimizer. The boundary is the difference
+between calling a region with nothing in it and calling the same function directly.
 """
 
 

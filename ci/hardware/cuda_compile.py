@@ -1,114 +1,97 @@
-"""Owns: torch.compile on a machine with an NVIDIA GPU: the smoke set and PyTorch's operators,
-compiled on flagos and natively, the compiler's own tests, and the benchmark in all modes.
+"""Owns: the steps of torch.compile: the smoke set and PyTorch's operators, compiled on flagos and
+natively, and the benchmark in all modes. (The compiler's tests are among the plugin's.)
 
-    python ci/hardware/cuda_compile.py OUTPUT_FOLDER [STEP ...]
-
-After cuda_core.py's step "build" and cuda_plugin.py's step "plugin", in the environment that they
-made. Writes one JSON file per step to OUTPUT_FOLDER; a step whose file says that it succeeded is
-not run again, and what a step keeps for itself there goes on where it stopped.
+What a step keeps for itself in the folder of results goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
 
-from cuda_core import CORE, PYTHON, record_chosen, run, seconds_left
+from cuda_plugin import ON_CUDA
+from steps import CORE, PYTHON, TIMED_OUT, Job, Step
 
-MODES = ("default", "max-autotune", "reduce-overhead")
-MODELS = ("mlp", "conv", "transformer", "qwen3", "flex")
-LIMIT_S = 540
-GOOD = ("equal", "close")
+SHARDS = 4
+COMPLETE = (0, 1)
+"""Exit statuses of the smoke set with which every graph has a verdict."""
+
 NATIVELY = """
-import sys, torch_fl_entry
-torch_fl_entry.natively("torch_fl.testing.compiled.__main__", "main", sys.argv[1:])
+import sys, torch, torch_fl_entry
+torch_fl_entry.is_command_line = True
+from torch_fl.testing.compiled.__main__ import main
+assert torch._C._get_privateuse1_backend_name() == "privateuseone", "flagos is active"
+sys.exit(main(sys.argv[1:]))
 """
 
-Step = Callable[[Path], tuple[int, str]]
+
+def _smoke(job: Job, device: str) -> int:
+    """The graphs of torch_fl.testing.compiled, each compiled against itself eager, in several
+    processes; natively in processes without flagos. What came of them `graphs` judges."""
+    with ThreadPoolExecutor(SHARDS) as pool:
+        statuses = pool.map(partial(_shard, job, device), range(1, SHARDS + 1))
+        return next((status for status in statuses if status != 0), 0)
 
 
-def smoke(output: Path, device: str) -> tuple[int, str]:
-    """The graphs of torch_fl.testing.compiled, each compiled against itself eager; natively in a
-    process without flagos, where what fails is no failure: `graphs` judges."""
-    words = ("--device", device, "--json", str(output / f"graphs-{device}.jsonl"))
-    if device == "flagos":
-        return run(PYTHON, "-m", "torch_fl.testing.compiled", *words, timeout=LIMIT_S)
-    return run(PYTHON, "-c", NATIVELY, *words, timeout=LIMIT_S)
+def _shard(job: Job, device: str, number: int) -> int:
+    """One process, and new ones for what is left where a graph ended it or made the device
+    unusable in it: each has begun at least one more graph, or it is given up."""
+    file = job.output / f"graphs-{device}-{number}.jsonl"
+    program = ("-m", "torch_fl.testing.compiled") if device == "flagos" else ("-c", NATIVELY)
+    words = ["--device", device, "--shard", f"{number}/{SHARDS}", "--json", str(file)]
+    variables = {**ON_CUDA, "TORCHINDUCTOR_COMPILE_THREADS": "2"}  # 2 * SHARDS processes at once
+    while True:
+        before = _size(file)
+        status = job.run(PYTHON, *program, *words, part=str(number), variables=variables)
+        if status in COMPLETE and file.exists():
+            return 0
+        if status == TIMED_OUT or _size(file) == before:
+            return status or 1
 
 
-def graphs(output: Path) -> tuple[int, str]:
-    """What is good natively is good on flagos, with no graph break more."""
-    native, flagos = (_verdicts(output / f"graphs-{name}.jsonl") for name in ("cuda", "flagos"))
-    wrong = []
-    for name, graph in flagos.items():
-        theirs = native.get(name)
-        good = theirs is None or theirs["verdict"] in GOOD
-        if graph["verdict"] not in GOOD and good:
-            wrong.append(f"{name}: {graph['verdict']} {graph['notes']}")
-        elif theirs is not None and graph["breaks"] > theirs["breaks"]:
-            wrong.append(f"{name}: {graph['breaks']} breaks, natively {theirs['breaks']}")
-    missing = native.keys() - flagos.keys()
-    wrong += [f"{name}: not run on flagos" for name in sorted(missing)]
-    said = [f"{len(flagos)} graphs on flagos, {len(native)} natively", *wrong]
-    return (1 if wrong or not flagos or not native else 0), "\n".join(said)
+def _size(file: Path) -> int:
+    return file.stat().st_size if file.exists() else 0
 
 
-def _verdicts(file: Path) -> dict[str, dict[str, Any]]:
-    found = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
-        one = json.loads(line)
-        if not one.get("started"):
-            found[one["name"]] = one
-    return found
-
-
-def operators(output: Path, device: str) -> tuple[int, str]:
-    """Operators compiled against eager. What fails natively is no failure: `compared` judges."""
-    file = output / f"operators-{device}.jsonl"
-    words: tuple[str, ...] = (
-        "--suite",
-        "compiled",
-        "--configuration",
-        "plain",
-        "--tier",
-        "full",
-        "--workers",
-        "8",
+def _graphs(job: Job) -> int:
+    """What is good natively is good on flagos, with no graph break more, and nothing is missing."""
+    flagos, cuda = (
+        [str(path) for path in sorted(job.output.glob(f"graphs-{device}-*.jsonl"))]
+        for device in ("flagos", "cuda")
     )
-    words += ("--device", device, "--fingerprints", "--time-limit", "300")
-    words += ("--out", str(file), "--resume")
-    status, text = run(PYTHON, "-m", "torch_fl.testing", *words, timeout=LIMIT_S)
-    return (0 if status == 1 else status), text
+    words = ["--merge", *flagos, "--against", *cuda]
+    return job.run(PYTHON, "-m", "torch_fl.testing.compiled", *words)
 
 
-def compared(output: Path) -> tuple[int, str]:
+def _operators(job: Job, device: str) -> int:
+    """Operators compiled against eager. What fails natively is no failure: `operators-compared`
+    judges."""
+    words = ["--suite", "compiled", "--configuration", "plain", "--tier", "full", "--workers", "8"]
+    words += ["--device", device, "--fingerprints", "--time-limit", "300"]
+    words += ["--out", str(job.output / f"operators-{device}.jsonl"), "--resume"]
+    status = job.run(PYTHON, "-m", "torch_fl.testing", *words, variables=ON_CUDA)
+    return 0 if status == 1 else status
+
+
+def _operators_compared(job: Job) -> int:
     """Of the operators that pass natively, those that pass on flagos."""
-    device, native = (str(output / f"operators-{name}.jsonl") for name in ("flagos", "cuda"))
-    return run(PYTHON, "-m", "torch_fl.testing", "--merge", device, "--against", native)
+    flagos, cuda = (str(job.output / f"operators-{name}.jsonl") for name in ("flagos", "cuda"))
+    return job.run(PYTHON, "-m", "torch_fl.testing", "--merge", flagos, "--against", cuda)
 
 
-def bench(output: Path) -> tuple[int, str]:
-    """The benchmark's rows, in turns; those that are not complete go on in the next run."""
-    seconds = seconds_left(LIMIT_S)
-    words = ("--compare", "--native", "cuda", "--mode", *MODES, "--model", *MODELS)
-    words += ("--json", str(output / "compile.json"), "--budget", f"{seconds:.0f}")
-    return run(PYTHON, str(CORE / "bench/compile.py"), *words, timeout=seconds + 60)
+def _bench(job: Job) -> int:
+    """The rows in turns; those that are not complete go on in the next visit."""
+    words = ["--compare", "--native", "cuda", "--mode", "all", "--pairs", "3"]
+    words += ["--json", str(job.output / "compile.json")]
+    words += ["--budget", f"{job.visit.left() - 10:.0f}"]
+    return job.run(PYTHON, str(CORE / "bench/compile.py"), *words, variables=ON_CUDA)
 
 
-STEPS: dict[str, Step] = {
-    "smoke-flagos": partial(smoke, device="flagos"),
-    "smoke-cuda": partial(smoke, device="cuda"),
-    "graphs": graphs,
-    "bench-compile": bench,
-    "operators-flagos": partial(operators, device="flagos"),
-    "operators-cuda": partial(operators, device="cuda"),
-    "operators-compared": compared,
-}
-
-
-if __name__ == "__main__":
-    sys.exit(record_chosen(Path(sys.argv[1]).resolve(), sys.argv[2:], STEPS))
+STEPS = (
+    *(Step(f"smoke-{name}", partial(_smoke, device=name)) for name in ("flagos", "cuda")),
+    Step("graphs", _graphs, each_visit=True),
+    *(Step(f"operators-{name}", partial(_operators, device=name)) for name in ("flagos", "cuda")),
+    Step("operators-compared", _operators_compared, each_visit=True),
+    Step("bench-compile", _bench),
+)

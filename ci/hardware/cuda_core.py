@@ -1,370 +1,51 @@
-"""Owns: the core on a machine with an NVIDIA GPU and its own torch: build, unit tests, a first look
-at the delegating runtime and at FlagGems' kernels as routes (where flag_gems is installed).
-
-    python ci/hardware/cuda_core.py OUTPUT_FOLDER
-
-Builds and installs the core against the installed torch, under build/; the host backend's own
-tests run with the GPU hidden, as on a machine without one. Writes one JSON file per step to
-OUTPUT_FOLDER (build.json, delegate.json, flaggems.json, op_db.json, unit.json). A step whose file
-says that it succeeded is not run again. What this machine's torch is, stands in every file.
+"""Owns: the steps of the core alone on a machine with an NVIDIA GPU: unit tests and a glance at the
+databases with the GPU hidden, as on a machine without one; a first look at the delegating runtime,
+and at FlagGems' kernels as routes (where flag_gems is installed).
 """
 
 from __future__ import annotations
 
 import json
-import os
-import platform
-import subprocess
-import sys
-import time
-import venv
-from collections.abc import Callable
-from datetime import date
-from functools import partial
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-CORE = ROOT / "packages/torch-fl-core"
-BUILD = ROOT / "build/hardware"
-VENV = ROOT / "build/hardware-venv"
-PYTHON = str(VENV / "bin/python")
+from cuda_delegate import DELEGATE, FLAGGEMS
+from steps import PYTHON, ROOT, Job, Step
 
-# Run in processes of their own: activation is once per process, and the default is the host.
-ON_CUDA = """
-import sys, importlib, importlib.util, json
-import torch
-spec = importlib.util.find_spec("torch_fl")
-package = importlib.util.module_from_spec(spec)
-sys.modules["torch_fl"] = package
-from torch_fl.plugins import discovery
-from torch_fl.plugins.spec import DelegateRuntime, Detection, Identity, TritonTarget, hookimpl
-class Plugin:
-    @hookimpl
-    def torch_fl_identity(self): return Identity("cuda", (1, 0))
-    @hookimpl
-    def torch_fl_detect(self): return Detection(found=True)
-    @hookimpl
-    def torch_fl_runtime(self): return DelegateRuntime("cuda")
-    @hookimpl
-    def torch_fl_triton_target(self): return TritonTarget("cuda", cuda_like=True)
-cuda = discovery.Candidate("cuda", None, None, "here", Plugin)
-discovery.discover = lambda: discovery.Discovery((cuda,), (), ())
-spec.loader.exec_module(package)
-"""
-
-DELEGATE = (
-    ON_CUDA
-    + """
-import torch.nn.functional as F
-torch.backends.cuda.matmul.allow_tf32 = False
-torch.backends.cudnn.allow_tf32 = False
-checks = {}
-x = torch.randn(64, 64)
-a = x.to("flagos")
-checks["device"] = str(a.device)
-checks["mm"] = torch.allclose((a @ a).cpu(), (x.cuda() @ x.cuda()).cpu())
-torch.manual_seed(3)
-f = torch.randn(100, device="flagos").cpu()
-torch.manual_seed(3)
-checks["random_bitwise"] = torch.equal(f, torch.randn(100, device="cuda").cpu())
-checks["one_pool"] = torch.accelerator.memory_allocated() == torch.cuda.memory_allocated()
-stream = torch.Stream(device="flagos")
-with stream:
-    checks["one_current_stream"] = torch.cuda.current_stream().stream_id == stream.stream_id
-model = torch.nn.Sequential(
-    torch.nn.Conv2d(1, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(),
-    torch.nn.Linear(8 * 36, 10)).to("flagos")
-optimizer = torch.optim.AdamW(model.parameters())
-inputs = torch.randn(32, 1, 8, 8, device="flagos")
-labels = torch.randint(0, 10, (32,), device="flagos")
-losses = []
-for _ in range(30):
-    optimizer.zero_grad()
-    loss = F.cross_entropy(model(inputs), labels)
-    loss.backward()
-    optimizer.step()
-    losses.append(loss.item())
-checks["training_learns"] = losses[-1] < losses[0] / 2
-lstm = torch.nn.LSTM(4, 8).to("flagos")
-lstm(torch.randn(3, 2, 4, device="flagos"))[0].sum().backward()
-checks["lstm_backward"] = lstm.weight_ih_l0.grad is not None
-try:
-    torch.ones(2, device="cuda", requires_grad=True).sum().backward()
-    checks["cuda_backward_refused"] = False
-except RuntimeError as error:
-    checks["cuda_backward_refused"] = "import torch_fl" in str(error)
-for name, call in {
-    "error_names_flagos": lambda: a @ torch.ones(3, 3, device="flagos"),
-    "mixed_refused": lambda: a + torch.ones(64, 64),
-}.items():
-    try:
-        call()
-        checks[name] = False
-    except RuntimeError as error:
-        checks[name] = "cuda" not in str(error).lower().split("cuda kernel errors")[0]
-print("RESULT " + json.dumps(checks))
-"""
-)
+HIDDEN = {"CUDA_VISIBLE_DEVICES": ""}
 
 
-FLAGGEMS = (
-    ON_CUDA
-    + """
-import time
-from torch import nn
-import torch.nn.functional as F
-from torch_fl import routing
-torch.backends.cuda.matmul.allow_tf32 = False
-
-def floats(*shape): return torch.randn(*shape, generator=torch.Generator().manual_seed(1))
-x, y, cube = floats(64, 48), floats(48, 32), floats(4, 16, 8)
-calls = {
-    "mm": (lambda a, b: a @ b, x, y),
-    "addmm": (lambda a, b: torch.addmm(b[0], a, b), x, y),
-    "bmm": (lambda a: torch.bmm(a, a.transpose(1, 2)), cube),
-    "add.Tensor": (lambda a: a + a, x),
-    "add_.Tensor": (lambda a: a.clone().add_(a), x),
-    "mul.Tensor": (lambda a: a * a, x),
-    "relu": (torch.relu, x),
-    "gelu": (F.gelu, x),
-    "silu": (F.silu, x),
-    "exp": (torch.exp, x),
-    "_softmax": (lambda a: a.softmax(-1), x),
-    "_log_softmax": (lambda a: a.log_softmax(-1), x),
-    "native_layer_norm": (lambda a: F.layer_norm(a, (48,)), x),
-    "sum.dim_IntList": (lambda a: a.sum(1), x),
-    "mean.dim": (lambda a: a.mean(1), x),
-    "amax": (lambda a: a.amax(1), x),
-    "where.self": (lambda a: torch.where(a > 0, a, -a), x),
-    "cat": (lambda a: torch.cat([a, a]), x),
-    "index_select": (lambda a: a.index_select(0, torch.arange(3, device=a.device)), x),
-    "cumsum": (lambda a: a.cumsum(0), x),
-    "topk": (lambda a: a.topk(5, 1).values, x),
-    "sort": (lambda a: a.sort(1).values, x),
-    "embedding": (lambda w: F.embedding(torch.arange(9, device=w.device), w), x),
-}
-rows = {}
-for name, (call, *inputs) in calls.items():
-    begin = time.monotonic()
-    row = rows[name] = {}
-    try:
-        expected = call(*(a.cuda() for a in inputs)).cpu()
-        with routing.use({name: "flaggems"}), routing.report() as report:
-            result = call(*(a.to("flagos") for a in inputs))
-        row["route"] = sorted({r.route for r in report.rows if name in r.operator})
-        row["device"] = str(result.device)
-        row["error"] = (result.cpu() - expected).abs().max().item()
-        row["ok"] = (row["error"] < 1e-3 and "flaggems" in row["route"]
-                     and row["device"] == "flagos:0")
-    except Exception as error:
-        row["ok"], row["said"] = False, f"{type(error).__name__}: {error}"[:600]
-    row["s"] = round(time.monotonic() - begin, 2)
-
-def train():
-    torch.manual_seed(0)
-    model = nn.Sequential(nn.Linear(64, 96), nn.GELU(), nn.LayerNorm(96), nn.Linear(96, 10))
-    model.to("flagos")
-    optimizer = torch.optim.AdamW(model.parameters(), 1e-2, foreach=False)
-    inputs, labels = floats(128, 64).to("flagos"), (torch.arange(128) % 10).to("flagos")
-    losses = []
-    for _ in range(20):
-        optimizer.zero_grad()
-        loss = F.cross_entropy(model(inputs), labels)
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    return losses
-
-begin = time.monotonic()
-boxed = train()
-training = {"boxing": boxed[-1]}
-try:
-    # (Matrix products are shown above. FlagGems tunes them for minutes for each shape.)
-    routing.set({"default": "flaggems, boxing", "mm": "boxing", "addmm": "boxing"})
-    with routing.report() as report:
-        losses = train()
-    training |= {
-        "flaggems": losses[-1],
-        "operators": sorted({r.operator for r in report.rows if r.route == "flaggems"}),
-        "boxed_operators": sorted({r.operator for r in report.rows if r.route == "boxing"}),
-        "ok": abs(losses[0] - boxed[0]) < 1e-3 and abs(losses[-1] - boxed[-1]) < 0.05,
-    }
-except Exception as error:
-    training |= {"ok": False, "said": f"{type(error).__name__}: {error}"[:1500]}
-rows["training"] = training | {"s": round(time.monotonic() - begin, 2)}
-import flag_gems, triton
-print("flag_gems", flag_gems.__version__, "triton", triton.__version__)
-for name, row in rows.items():
-    print(name, json.dumps(row))
-print("RESULT " + json.dumps({name: row["ok"] for name, row in rows.items()}))
-"""
-)
+def _unit(job: Job) -> int:
+    options = ["-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "-m", "not slow"]
+    options += ["-n", "8", "-p", "no:cacheprovider"]
+    return job.run(PYTHON, "-m", "pytest", *options, "tests", variables=HIDDEN)
 
 
-def environment() -> dict[str, str]:
-    return {
-        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",
-    }
-
-
-def run(*command: str, timeout: float = 400, **env: str) -> tuple[int, str]:
-    """Exit status and the end of the output of a command in the core's folder."""
-    try:
-        done = subprocess.run(
-            command,
-            cwd=CORE,
-            env=environment() | env,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=timeout,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as expired:
-        return 124, f"timed out after {timeout} s\n{expired.stdout or ''}"[-40000:]
-    return done.returncode, done.stdout[-40000:]
-
-
-DEADLINE = "HARDWARE_DEADLINE"
-"""The variable with the time of `time.monotonic`, the same in all processes, when a visit ends."""
-
-
-def seconds_left(most: float) -> float:
-    """Of a visit, to end well in; `most` where it has no end."""
-    end = os.environ.get(DEADLINE)
-    return most if end is None else max(1.0, min(most, float(end) - time.monotonic() - 10))
-
-
-def make_environment() -> None:
-    """An environment of our own, in which all that this Python can import is found too.
-
-    Not PYTHONPATH: tests give their child processes one of their own.
-    """
-    venv.create(VENV, with_pip=False, clear=True)
-    (site,) = VENV.glob("lib/*/site-packages")
-    (site / "outer.pth").write_text("\n".join(path for path in sys.path if Path(path).is_dir()))
-
-
-def build() -> tuple[int, str]:
-    make_environment()
-    return run(
-        PYTHON,
-        "-m",
-        "pip",
-        "install",
-        "--no-build-isolation",
-        "--no-deps",
-        "--no-index",
-        "--force-reinstall",
-        f"--config-settings=build-dir={BUILD}",
-        str(CORE),
+def _op_db(job: Job) -> int:
+    return job.run(
+        PYTHON, "-m", "torch_fl.testing", "--tier", "ci", "--workers", "8", variables=HIDDEN
     )
 
 
-def unit() -> tuple[int, str]:
-    return run(
-        PYTHON,
-        "-m",
-        "pytest",
-        "-q",
-        "-c",
-        str(ROOT / "pyproject.toml"),
-        "--rootdir",
-        str(ROOT),
-        "-m",
-        "not slow",
-        "-n",
-        "8",
-        "-p",
-        "no:cacheprovider",
-        "tests",
-        CUDA_VISIBLE_DEVICES="",
-    )
+def _delegate(job: Job) -> int:
+    return _checked(job, DELEGATE)
 
 
-def op_db() -> tuple[int, str]:
-    return run(
-        PYTHON,
-        "-m",
-        "torch_fl.testing",
-        "--tier",
-        "ci",
-        "--workers",
-        "8",
-        CUDA_VISIBLE_DEVICES="",
-    )
+def _flaggems(job: Job) -> int:
+    return _checked(job, FLAGGEMS)
 
 
-def delegate() -> tuple[int, str]:
-    return checked(DELEGATE, timeout=200)
-
-
-def flaggems() -> tuple[int, str]:
-    return checked(FLAGGEMS, timeout=400)
-
-
-def checked(script: str, timeout: float) -> tuple[int, str]:
-    """Runs a script that says of each of its checks whether it held."""
-    status, text = run(PYTHON, "-c", script, timeout=timeout)
+def _checked(job: Job, program: str) -> int:
+    """Runs a program that says of each of its checks whether it held."""
+    status = job.run(PYTHON, "-c", program, most=400)
+    text = job.log().read_text(encoding="utf-8", errors="replace")
     results = [line for line in text.splitlines() if line.startswith("RESULT ")]
-    if status == 0 and results:
-        checks = json.loads(results[0].removeprefix("RESULT "))
-        status = 0 if all(checks.values()) else 1
-    return status or (0 if results else 1), text
+    if status != 0 or not results:
+        return status or 1
+    return int(not all(json.loads(results[-1].removeprefix("RESULT ")).values()))
 
 
-STEPS: dict[str, Callable[[], tuple[int, str]]] = {
-    "build": build,
-    "delegate": delegate,
-    "flaggems": flaggems,
-    "op_db": op_db,
-    "unit": unit,
-}
-
-
-def record(output: Path, steps: dict[str, Callable[[], tuple[int, str]]]) -> int:
-    """Runs the steps, writes a file for each, and passes by those whose file says that they
-    succeeded. 1 where one failed."""
-    worst = 0
-    for name, step in steps.items():
-        file = output / f"{name}.json"
-        if file.exists() and json.loads(file.read_text())["status"] == 0 and name != "build":
-            continue
-        start = time.monotonic()
-        status, text = step()
-        import torch
-
-        found = {
-            "step": name,
-            "status": status,
-            "seconds": round(time.monotonic() - start, 1),
-            "date": date.today().isoformat(),
-            "torch": torch.__version__,
-            "python": platform.python_version(),
-            "gpu": torch.cuda.get_device_name(0) if torch.cuda.is_available() else None,
-            "output": text,
-        }
-        file.write_text(json.dumps(found, indent=1))
-        print(f"{name}: status {status} after {found['seconds']} s\n{text[-2500:]}", flush=True)
-        worst = max(worst, status)
-        if name in ("build", "plugin") and status != 0:
-            break
-    return min(worst, 1)
-
-
-def record_chosen(
-    output: Path, names: list[str], steps: dict[str, Callable[[Path], tuple[int, str]]]
-) -> int:
-    """Runs the steps with these names, or all: each gets the folder, where it may keep more."""
-    output.mkdir(parents=True, exist_ok=True)
-    return record(output, {name: partial(steps[name], output) for name in names or steps})
-
-
-def main(output: Path) -> int:
-    output.mkdir(parents=True, exist_ok=True)
-    return record(output, STEPS)
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))
+STEPS = (
+    Step("unit", _unit),
+    Step("op_db", _op_db),
+    Step("delegate", _delegate),
+    Step("flaggems", _flaggems),
+)

@@ -1,106 +1,79 @@
-"""Owns: torch-fl-cuda on a machine with an NVIDIA GPU: installed, its programs and PyTorch's
+"""Owns: the steps of torch-fl-cuda: its tests, what it launches, its programs and PyTorch's
 databases against CUDA itself, and its benchmarks.
 
-    python ci/hardware/cuda_plugin.py OUTPUT_FOLDER [STEP ...]
-
-After cuda_core.py's step "build", in the environment that it made. Writes one JSON file per step to
-OUTPUT_FOLDER; a step whose file says that it succeeded is not run again, and what a step keeps for
-itself there (runs of the databases, benchmarks) goes on where it stopped.
+What a step keeps for itself in the folder of results (runs of the databases, outcomes of programs,
+rows of benchmarks) goes on where it stopped.
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 
-from cuda_core import PYTHON, ROOT, record_chosen, run, seconds_left
+from installation import PLUGIN
+from steps import PYTHON, ROOT, Job, Step
 
-PLUGIN = ROOT / "packages/torch-fl-cuda"
 SUITES = "op_db,module_db,optim_db,error_inputs"
-NATIVE_RUNS = ("native", "again", "third")
-
-Step = Callable[[Path], tuple[int, str]]
-
-
-def plugin(_output: Path) -> tuple[int, str]:
-    """The plugin's wheel, made and installed; then it must be the one that is chosen."""
-    options = ("--no-build-isolation", "--no-deps", "--no-index", "--force-reinstall")
-    status, text = run(PYTHON, "-m", "pip", "install", *options, str(PLUGIN))
-    if status:
-        return status, text
-    code = (
-        "import torch, torch_fl\n"
-        "from torch_fl.plugins import selection\n"
-        "x = torch.ones(2, device='flagos')\n"
-        "print(selection.current().plugin.name, x.device, torch.flagos.get_device_name())\n"
-        "assert selection.current().plugin.name == 'cuda'\n"
-    )
-    return run(PYTHON, "-c", code)
+NATIVE_RUNS = ("native", "native-2", "native-3")
+HARDWARE = PLUGIN / "tests/hardware"
+KERNELS = HARDWARE / "test_same_kernels.py"
+ON_CUDA = {"FLAGOS_PLUGIN": "cuda"}
+"""By name: where it cannot be used, nothing else is looked at in its place. Not for pytest: tests
+choose for themselves."""
 
 
-KERNELS = PLUGIN / "tests/hardware/test_same_kernels.py"
+def _pytest(job: Job, *words: str) -> int:
+    options = ["-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "--tb", "short"]
+    options += ["-p", "no:cacheprovider", "--disable-warnings"]
+    options += ["--junitxml", str(job.output / f"{job.name}.xml")]
+    return job.run(PYTHON, "-m", "pytest", *options, *words)
 
 
-def _pytest(output: Path, name: str, *words: str) -> tuple[int, str]:
-    options = ("-q", "-c", str(ROOT / "pyproject.toml"), "--rootdir", str(ROOT), "--tb", "short")
-    options += ("-p", "no:cacheprovider", "--disable-warnings")
-    options += ("--junitxml", str(output / f"{name}.xml"))
-    return run(PYTHON, "-m", "pytest", *options, *words, timeout=430)
+def _tests(job: Job) -> int:
+    """By module, since what a module makes for its tests is costly; few at a time, since many wait
+    for the GPU to be seen at work. Tests that need no GPU are run elsewhere."""
+    words = ("-n", "4", "--dist", "loadscope", "--timeout", "240")
+    return _pytest(job, *words, "--ignore", str(KERNELS), str(HARDWARE))
 
 
-def tests(output: Path) -> tuple[int, str]:
-    words = ("-n", "6", "--timeout", "150", "--ignore", str(KERNELS), str(PLUGIN / "tests"))
-    return _pytest(output, "tests", *words)
+def _kernels(job: Job) -> int:
+    """What both sides launch, in a process each."""
+    return _pytest(job, "--timeout", "420", str(KERNELS))
 
 
-def kernels(output: Path) -> tuple[int, str]:
-    """What both sides launch, by two processes that run one after the other: no workers."""
-    return _pytest(output, "kernels", "--timeout", "300", str(KERNELS))
+def _programs(job: Job) -> int:
+    words = ["--native", "cuda", "--json", str(job.output / "programs-outcome.json")]
+    return job.run(PYTHON, "-m", "torch_fl.testing.programs", *words, variables=ON_CUDA)
 
 
-def programs(output: Path) -> tuple[int, str]:
-    file = output / "programs-outcome.json"
-    return run(PYTHON, "-m", "torch_fl.testing.programs", "--json", str(file), timeout=500)
-
-
-def _suites(output: Path, device: str, name: str, workers: int) -> tuple[int, str]:
+def _suites(job: Job, device: str) -> int:
     """One run of PyTorch's databases, with fingerprints. What fails against the CPU is no failure
     of this step: natively some of it does too."""
-    file = output / f"{name}.jsonl"
-    words = ("--device", device, "--suite", SUITES, "--configuration", "plain", "--fingerprints")
-    words += ("--workers", str(workers), "--out", str(file), "--resume")
-    status, text = run(PYTHON, "-m", "torch_fl.testing", *words, timeout=550)
-    return (0 if status == 1 else status), text
+    words = ["--device", device, "--suite", SUITES, "--configuration", "plain", "--fingerprints"]
+    words += ["--workers", "4", "--out", str(job.output / f"{job.name}.jsonl"), "--resume"]
+    status = job.run(PYTHON, "-m", "torch_fl.testing", *words, variables=ON_CUDA)
+    return 0 if status == 1 else status
 
 
-def compared(output: Path) -> tuple[int, str]:
+def _compared(job: Job) -> int:
     """Several native runs: what varies there from run to run need not be equal here."""
-    natives = [file for name in NATIVE_RUNS if (file := output / f"{name}.jsonl").exists()]
-    words = ("--merge", output / "flagos.jsonl", "--against", *natives, "--record", output)
-    return run(PYTHON, "-m", "torch_fl.testing", *map(str, words))
+    natives = [file for name in NATIVE_RUNS if (file := job.output / f"{name}.jsonl").exists()]
+    words = ["--merge", job.output / "flagos.jsonl", "--against", *natives, "--record", job.output]
+    return job.run(PYTHON, "-m", "torch_fl.testing", *map(str, words))
 
 
-def bench(output: Path) -> tuple[int, str]:
-    script = PLUGIN / "bench/cuda.py"
-    file = output / "performance.json"
-    seconds = seconds_left(530)
-    words = ("--strict", "--json", str(file), "--budget", f"{seconds:.0f}")
-    return run(PYTHON, str(script), *words, timeout=seconds + 60)
+def _bench(job: Job) -> int:
+    """The rows in turns; those that are not complete go on in the next visit."""
+    words = ["--json", str(job.output / "performance.json")]
+    words += ["--budget", f"{job.visit.left() - 10:.0f}"]
+    return job.run(PYTHON, str(PLUGIN / "bench/cuda.py"), *words, variables=ON_CUDA)
 
 
-STEPS: dict[str, Step] = {
-    "plugin": plugin,
-    "tests": tests,
-    "kernels": kernels,
-    "programs": programs,
-    "flagos": partial(_suites, device="flagos", name="flagos", workers=4),
-    **{name: partial(_suites, device="cuda", name=name, workers=4) for name in NATIVE_RUNS},
-    "compared": compared,
-    "bench": bench,
-}
-
-
-if __name__ == "__main__":
-    sys.exit(record_chosen(Path(sys.argv[1]).resolve(), sys.argv[2:], STEPS))
+STEPS = (
+    Step("tests", _tests),
+    Step("kernels", _kernels),
+    Step("programs", _programs),
+    Step("flagos", partial(_suites, device="flagos")),
+    *(Step(name, partial(_suites, device="cuda")) for name in NATIVE_RUNS),
+    Step("compared", _compared, each_visit=True),
+    Step("bench", _bench),
+)

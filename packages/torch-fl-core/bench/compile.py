@@ -16,17 +16,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 SHARED = Path(__file__).parents[2] / "torch-fl-cuda" / "bench"
 sys.path.append(str(SHARED))
 
+import _command  # noqa: E402
 import _comparison  # noqa: E402
 import _compile_rows  # noqa: E402
 import _rounds  # noqa: E402
 import _sides  # noqa: E402
 import _summary  # noqa: E402
-import _table  # noqa: E402
 import training  # noqa: E402
 from _compile_rows import BOUNDARY, COMPILE_TIME, GAIN, MODELS, MODES, RUN_TIME  # noqa: E402
 from _plan import OutOfTimeError, Plan, plan_of  # noqa: E402
@@ -35,64 +36,53 @@ from _rows import Row  # noqa: E402
 from _sides import Child, ChildError, UnavailableError  # noqa: E402
 
 CHILD = Path(__file__).parent / "compiled" / "_compiled_child.py"
-FIRST_PAIR_S = 60.0
+ALL = "all"
 
 
 def parser() -> argparse.ArgumentParser:
     """The command line."""
-    about = "\n".join(f"  {row:<14}{text}" for row, text in _compile_rows.ABOUT.items())
-    program = argparse.ArgumentParser(
-        prog="./dev bench compile",
-        description="Measures compiled models on flagos, and against the device natively.",
-        epilog=f"rows:\n{about}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    rows = "\n".join(f"  {row:<14}{text}" for row, text in _compile_rows.ABOUT.items())
+    about = "Measures compiled models on flagos, and against the device natively."
+    program = _command.program("compile", about, rows)
     add = program.add_argument
     add("--model", nargs="+", choices=MODELS, default=list(MODELS), help="default: all")
-    add("--mode", nargs="+", choices=MODES, default=["default"], help="default: default")
+    text = "default: default; all: every one"
+    add("--mode", nargs="+", choices=[*MODES, ALL], default=["default"], help=text)
     add("--compare", action="store_true", help="against the device used natively")
     add("--native", default="cpu", help="that device: cpu (the default) or cuda")
-    add("--json", type=Path, metavar="FILE", help="where results are; what it has stays")
     add("--again", action="store_true", help="measure anew what the file has")
-    add("--pairs", type=int, default=5, metavar="N", help="pairs of processes (5) for a row")
     add("--budget", type=float, default=3600, metavar="S", help="seconds for this run (3600)")
-    add("--quick", action="store_true", help="tiny turns: tries the benchmark, measures nothing")
-    add("--reason", nargs=2, metavar=("ROW", "TEXT"), help="why a row misses, into the file")
     return program
 
 
 def of_pairs(row: Row, pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The figures of a row: flagos' times by native's, and what only flagos has."""
-    turns = [[(native, device) for native, device in pair["turns"]] for pair in pairs]
+    turns = _summary.turns_of(pairs)
     natives, devices = ([pair[side]["reports"] for pair in pairs] for side in ("native", "device"))
 
     def by_native(name: str) -> _comparison.Estimate:
         each = zip(natives, devices, strict=True)
         return _comparison.cost([(native[name], device[name]) for native, device in each])
 
-    compiled = [_middle([device for _, device in pair]) for pair in turns]
+    compiled = [median(device for _, device in pair) for pair in turns]
     eager = [device["eager_ms"] for device in devices]
     boundary = [device["boundary_us"] for device in devices]
     estimates = {
         RUN_TIME: _comparison.run_time(turns),
         COMPILE_TIME: by_native("compile_s"),
         GAIN: _comparison.cost(list(zip(compiled, eager, strict=True))),
-        BOUNDARY: _comparison.bootstrap(_middle, boundary),
+        BOUNDARY: _comparison.bootstrap(median, boundary),
     }
     figures = [_summary.figure(row, goal.figure, estimates[goal.figure]) for goal in row.goals]
     sides = {
         name: {
-            "median": round(_middle([turn[place] for pair in turns for turn in pair]), 5),
-            "compile_s": round(_middle([each["compile_s"] for each in reports]), 3),
-            "eager": round(_middle([each["eager_ms"] for each in reports]), 5),
+            "median": round(median(turn[place] for pair in turns for turn in pair), 5),
+            "compile_s": round(median(each["compile_s"] for each in reports), 3),
+            "eager": round(median(each["eager_ms"] for each in reports), 5),
         }
         for name, place, reports in (("native", 0, natives), ("flagos", 1, devices))
     }
-    results = [
-        tuple((pair[side]["first"], pair[side]["last"]) for side in ("native", "device"))
-        for pair in pairs
-    ]
-    agreement = _comparison.agreement(results, row.tolerance)  # type: ignore[arg-type]
+    agreement = _summary.agreement_of(row, pairs)
     return {
         "unit": row.unit,
         **sides,
@@ -102,11 +92,6 @@ def of_pairs(row: Row, pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _middle(values: Sequence[float]) -> float:
-    ordered = sorted(values)
-    return (ordered[len(ordered) // 2] + ordered[(len(ordered) - 1) // 2]) / 2
-
-
 def alone(row: Row, plan: Plan) -> str:
     """flagos without native: a line of its figures."""
     deadline = plan.row_deadline(row)
@@ -114,7 +99,7 @@ def alone(row: Row, plan: Plan) -> str:
     with Child(plan.device, row.name, size) as child:
         child.started(deadline)
         child.ask("build", deadline)
-        compiled = _middle([child.ask("turn", deadline)["ms"] for _ in range(size["turns"])])
+        compiled = median(child.ask("turn", deadline)["ms"] for _ in range(size["turns"]))
         said = child.finished(deadline)["reports"]
     return (
         f"{row.name:<28}compiled {compiled:.4g}, eager {said['eager_ms']:.4g} {row.unit} "
@@ -126,40 +111,25 @@ def alone(row: Row, plan: Plan) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs what the command line asks for; returns the exit status."""
     options = parser().parse_args(arguments)
-    sides = (replace(side, program=CHILD) for side in _sides.sides(options.native, "flagos"))
-    plan = plan_of(*sides, options)
-    rows = _compile_rows.rows(tuple(options.model), tuple(options.mode), plan.native.target)
+    native, device = _sides.sides(options.native, "flagos")
+    plan = plan_of(replace(native, program=CHILD), replace(device, program=CHILD), options)
+    modes = MODES if ALL in options.mode else tuple(options.mode)
+    rows = _compile_rows.rows(tuple(options.model), modes, plan.native.target)
     try:
+        results = Results(options.json, options.native, "flagos", quick=options.quick)
         if options.reason:
-            return _reason(options)
+            return _command.give_reason(results, *options.reason)
         if not options.compare:
             for row in rows:
                 print(alone(row, plan), flush=True)
             return 0
-        results = Results(options.json, options.native, "flagos", quick=options.quick)
-        measure = functools.partial(training.measure, figures=of_pairs, first_pair_s=FIRST_PAIR_S)
+        measure = functools.partial(training.measure, figures=of_pairs)
         again = [row.name for row in rows] if options.again else ()
-        _rounds.run(rows, plan, results, lambda _: measure, again)
+        missing = _rounds.run(rows, plan, results, lambda _: measure, again)
     except (ResultsError, ChildError, UnavailableError, OutOfTimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    for row in rows:
-        print("\n".join(_table.lines(row, results.rows.get(row.name, {}))), flush=True)
-    missing = _rounds.missing(rows, results)
-    if missing:
-        print(f"not complete: {'; '.join(missing)}. The same command goes on.")
-    return 1 if missing else 0
-
-
-def _reason(options: argparse.Namespace) -> int:
-    name, text = options.reason
-    results = Results(options.json, options.native, "flagos", quick=options.quick)
-    if name not in results.rows:
-        print(f"error: {name} has no results that could have a reason", file=sys.stderr)
-        return 2
-    results.rows[name]["reason"] = text
-    results.save()
-    return 0
+    return _command.conclude(rows, results, missing, strict=options.strict)
 
 
 if __name__ == "__main__":

@@ -25,6 +25,12 @@ from _dispatch_cases import CASES, Case, Goal
 from _native_process import NativeProcess, RemoteSide, local_side
 from _slices import Comparison, Side, add_pairs, calls_per_slice
 
+SHARED = Path(__file__).parents[2] / "torch-fl-cuda" / "bench"
+sys.path.append(str(SHARED))
+from _environment import cpu_model  # noqa: E402
+
+sys.path.remove(str(SHARED))  # beside cuda.py nobody would find NVIDIA's package `cuda`
+
 ROUNDS = 8
 """Each case is measured so many times, spread over the run: a burst of load elsewhere on the
 machine then meets a part of every case and not the whole of one."""
@@ -114,20 +120,11 @@ def _measurements(
     return found
 
 
-def _cpu_model() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:  # not Linux
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def _environment(device: torch.device, native: torch.device) -> dict[str, Any]:
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
         "machine": platform.machine(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "system": platform.platform(),
         "python": platform.python_version(),
         "torch": torch.__version__,

@@ -6,7 +6,6 @@ a process happens to get varies between them.
 
 from __future__ import annotations
 
-import json
 import statistics
 import subprocess
 import sys
@@ -21,7 +20,7 @@ import _environment
 import _summary
 from _plan import Plan, left
 from _rows import Row
-from _sides import ChildError
+from _sides import ChildError, answer_of
 
 SCRIPT = Path(__file__).parents[2] / "torch-fl-core" / "bench" / "dispatch.py"
 FIRST_RUN_S = 45.0
@@ -74,7 +73,7 @@ def _run(plan: Plan, seed: int, deadline: float, *, quick: bool) -> dict[str, An
         if done.returncode != 0 or not output.exists():
             said = done.stdout[-1500:].strip()
             raise ChildError(f"the dispatch benchmark ended with {done.returncode}: {said}")
-        data: dict[str, Any] = json.loads(output.read_text(encoding="utf-8"))
+        data: dict[str, Any] = answer_of(output.read_text(encoding="utf-8"))
     return data
 
 

@@ -13,6 +13,9 @@ import _sides
 from _rows import Row, Size
 from _sides import Side
 
+AT_LEAST = "s_at_least"
+"""In a row's record: seconds that a pair took which the end of a run cut off."""
+
 
 class OutOfTimeError(RuntimeError):
     """The run's or the row's time is used up; what has been measured is kept."""

@@ -1,7 +1,7 @@
 """Owns: the file of results: one JSON, to which each run adds what it has measured.
 
 It is the evidence from which docs/performance.md is made. A row keeps its figures until it is
-measured again; text under `reason`, and a profile, stay with it.
+measured again; text under `reason`, a profile, and what is known of a pair's time stay with it.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ import os
 from pathlib import Path
 from typing import Any, Final
 
+from _plan import AT_LEAST
+
 FORMAT: Final = 1
-KEPT = ("reason", "profile")
+KEPT = ("reason", "profile", AT_LEAST)
 
 
 class ResultsError(ValueError):
@@ -46,16 +48,22 @@ class Results:
         return rows
 
     def record(self, name: str, identity: dict[str, Any], *, again: bool) -> dict[str, Any]:
-        """The record to go on with: the one that is there, or a new one.
+        """The record to go on with: the one that is there, or a new one, to be put in its place
+        when it has something.
 
         `identity` says what a row's figures were measured on; where it has changed the row begins
         anew, since its figures would not belong together.
         """
         old = self.rows.get(name, {})
         same = all(old.get(key) == value for key, value in identity.items())
-        if again or not same:
-            self.rows[name] = {key: old[key] for key in KEPT if key in old} | identity
-        return self.rows[name]
+        if same and not again:
+            return old
+        return {key: old[key] for key in KEPT if key in old} | identity
+
+    def keep(self, name: str, record: dict[str, Any]) -> None:
+        """Puts a row's record in its place, and writes the file."""
+        self.rows[name] = record
+        self.save()
 
     def save(self) -> None:
         """Write the file in one piece: a run may be ended at any moment."""

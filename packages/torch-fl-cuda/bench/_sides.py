@@ -28,6 +28,13 @@ class ChildError(RuntimeError):
     """A child process failed, died, or took too long."""
 
 
+class Answer(dict[str, Any]):
+    """What a process has answered; one that lacks what it must have is the process's failure."""
+
+    def __missing__(self, key: str) -> Any:
+        raise ChildError(f"an answer says nothing of {key!r}: {dict(self)}"[:500])
+
+
 class UnavailableError(RuntimeError):
     """The side cannot have this: its own words say why."""
 
@@ -68,6 +75,17 @@ def environment(native: Side, device: Side, deadline: float) -> dict[str, str]:
     """Versions and devices as both sides see them. Raises ChildError where one does not start."""
     with Child(native, "", {}) as one, Child(device, "", {}) as other:
         return {**other.started(deadline)["environment"], **one.started(deadline)["environment"]}
+
+
+def answer_of(text: str) -> Answer:
+    """The JSON object that a process has written. Raises ChildError where it is none."""
+    try:
+        found = json.loads(text, object_hook=Answer)
+    except ValueError:
+        found = None
+    if not isinstance(found, Answer):
+        raise ChildError(f"an answer is no JSON object: {text[:300]!r}")
+    return found
 
 
 class Child:
@@ -154,7 +172,7 @@ class Child:
                     )
                 self._read += chunk
         line, _, self._read = self._read.partition(b"\n")
-        found: dict[str, Any] = json.loads(line)
+        found = answer_of(line.decode(errors="replace"))
         if "unavailable" in found:
             raise UnavailableError(found["unavailable"])
         if "error" in found:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import _comparison
-from _comparison import Estimate
+from _comparison import Estimate, Turn
 from _rows import PEAK, THROUGHPUT, Row
 
 
@@ -37,7 +37,7 @@ def verdict(figures: list[dict[str, Any]], agreement: str = "") -> str:
 
 def of_pairs(row: Row, pairs: list[dict[str, Any]]) -> dict[str, Any]:
     """Figures of a row with pairs; each has its turns and what both sides said at the end."""
-    turns = [[(native, device) for native, device in pair["turns"]] for pair in pairs]
+    turns = turns_of(pairs)
     ends = [(pair["native"], pair["device"]) for pair in pairs]
     peaks = [(native["peak_bytes"], device["peak_bytes"]) for native, device in ends]
     figures = []
@@ -49,8 +49,7 @@ def of_pairs(row: Row, pairs: list[dict[str, Any]]) -> dict[str, Any]:
                 figures.append(figure(row, PEAK, _comparison.cost(peaks)))
         else:
             figures.append(figure(row, goal.figure, _reported(goal.figure, ends)))
-    results = [(_results(native), _results(device)) for native, device in ends]
-    agreement = _comparison.agreement(results, row.tolerance)
+    agreement = agreement_of(row, pairs)
     return {
         "unit": row.unit,
         "native": _medians(turns, [native for native, _ in ends], 0),
@@ -59,6 +58,17 @@ def of_pairs(row: Row, pairs: list[dict[str, Any]]) -> dict[str, Any]:
         "agreement": agreement,
         "verdict": verdict(figures, agreement),
     }
+
+
+def turns_of(pairs: Sequence[dict[str, Any]]) -> list[list[Turn]]:
+    """What both sides took in each turn of each pair."""
+    return [[(native, device) for native, device in pair["turns"]] for pair in pairs]
+
+
+def agreement_of(row: Row, pairs: Sequence[dict[str, Any]]) -> str:
+    """Whether both sides computed the same in all pairs."""
+    results = [(_results(pair["native"]), _results(pair["device"])) for pair in pairs]
+    return _comparison.agreement(results, row.tolerance)
 
 
 def of_counts(row: Row, counts: Mapping[str, float]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import _environment
 import _summary
 from _plan import Plan, left
 from _rows import Row
-from _sides import MEASURED
+from _sides import MEASURED, answer_of
 
 SCRIPT = MEASURED / "_canaries.py"
 
@@ -58,8 +58,9 @@ def _run(
     except subprocess.TimeoutExpired:
         left(plan.deadline)
         return {"ended": "it took too long"}
-    lines = done.stdout.splitlines()
-    found: dict[str, Any] = json.loads(lines[-1]) if lines else {}
-    if done.returncode != 0:
-        found["ended"] = f"exit status {done.returncode}: {done.stderr[-500:].strip()}"
+    last = done.stdout.rpartition("\n")[0].rpartition("\n")[2]
+    if done.returncode == 0:
+        return answer_of(last)
+    found: dict[str, Any] = answer_of(last) if last else {}
+    found["ended"] = f"exit status {done.returncode}: {done.stderr[-500:].strip()}"
     return found

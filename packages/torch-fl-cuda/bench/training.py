@@ -19,14 +19,12 @@ from typing import Any
 import _environment
 import _side_by_side
 import _summary
-from _plan import Plan, left
+from _plan import AT_LEAST, OutOfTimeError, Plan, left
 from _rows import ROWS, Row, Size
 from _sides import Child, ChildError
 
-FIRST_PAIR_S = 40.0
 QUICK_PAIR_S = 2.0
-"""What a pair is taken to need before one of the row has been timed."""
-
+"""What a pair of a quick run is taken to need before one of the row has been timed."""
 
 Figures = Callable[[Row, list[dict[str, Any]]], dict[str, Any]]
 
@@ -38,29 +36,53 @@ def measure(
     save: Callable[[], None],
     *,
     figures: Figures = _summary.of_pairs,
-    first_pair_s: float = FIRST_PAIR_S,
 ) -> None:
     """Adds pairs to the row's record until it has as many as the plan wants; saves after each.
 
-    `figures` says what pairs come to; `first_pair_s` is what one is taken to need before one has
-    been timed. Raises OutOfTimeError, ChildError and UnavailableError; the pairs before stay.
+    `figures` says what pairs come to. Raises OutOfTimeError, ChildError and UnavailableError; the
+    pairs before stay.
     """
     deadline = plan.row_deadline(row)
     pairs: list[dict[str, Any]] = record.setdefault("pairs", [])
     while len(pairs) < plan.pairs_now:
-        guess = QUICK_PAIR_S if plan.quick else first_pair_s
-        left(deadline, max((pair["s"] for pair in pairs), default=guess))
-        try:
-            pair, note = measure_pair(row, plan, len(pairs), deadline)
-        except ChildError:
-            left(plan.deadline)  # the run's own end is no failure of the row
-            raise
+        left(deadline, max((pair["s"] for pair in pairs), default=_guess(row, plan, record)))
+        pair, note = _pair(row, plan, record, deadline)
+        before = record.get("ran", note) if pairs else note
+        if note != before:
+            raise ChildError(f"the pairs that there are ran {before}, this one {note}: --again")
+        found = figures(row, [*pairs, pair])
         pairs.append(pair)
         record |= {"date": _environment.today(), "environment": plan.environment(), "ran": note}
-        record.update(figures(row, pairs))
+        record.update(found)
         record["state"] = "complete" if len(pairs) >= plan.pairs else "partial"
-        record.pop("error", None)
+        for outdated in ("error", AT_LEAST):
+            record.pop(outdated, None)
         save()
+
+
+def _guess(row: Row, plan: Plan, record: dict[str, Any]) -> float:
+    """What the first pair of a row needs, which is less than the row may take; of one that the end
+    of a run cut off it is known what it needs at least."""
+    guess = QUICK_PAIR_S if plan.quick else row.pair_s
+    return min(max(guess, float(record.get(AT_LEAST, 0.0))), 0.9 * row.limit_s)
+
+
+def _pair(
+    row: Row, plan: Plan, record: dict[str, Any], deadline: float
+) -> tuple[dict[str, Any], str]:
+    """`measure_pair`; the run's own end is no failure of the row."""
+    began = time.monotonic()
+    try:
+        return measure_pair(row, plan, len(record["pairs"]), deadline)
+    except ChildError:
+        took = time.monotonic() - began
+        try:
+            left(plan.deadline)
+        except OutOfTimeError:
+            if not record["pairs"]:
+                record[AT_LEAST] = round(max(took, record.get(AT_LEAST, 0.0)), 1)
+            raise
+        raise
 
 
 def measure_pair(row: Row, plan: Plan, number: int, deadline: float) -> tuple[dict[str, Any], str]:

@@ -166,10 +166,14 @@ def fake(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Fake:
     return found
 
 
+def _options(path: Path) -> list[str]:
+    return ["--native", "cpu", "--quick", "--json", str(path), "--only", "lstm-train"]
+
+
 def _run(bench: Any, path: Path, *more: str) -> dict[str, Any]:
-    options = ["--native", "cpu", "--quick", "--json", str(path), "--only", "lstm-train"]
-    assert bench.cuda.main([*options, *more]) == 0
+    status = bench.cuda.main([*_options(path), *more])
     rows: dict[str, Any] = json.loads(path.read_text())["rows"]
+    assert status == (rows["lstm-train"]["state"] not in ("complete", "unavailable"))
     return rows["lstm-train"]
 
 
@@ -191,9 +195,16 @@ def test_a_run_goes_on_where_the_last_one_ended(
     monkeypatch.setattr(bench.environment, "build", lambda: "def")
     assert len(_run(bench, path, "--pairs", "1")["pairs"]) == 1
     assert _run(bench, path, "--pairs", "1")["build"] == "abc"
+    fake.left = 0
+    assert _run(bench, path, "--pairs", "1")["build"] == "abc"
+    assert bench.cuda.main([*_options(path), "--pairs", "5"]) == 1
+    assert bench.cuda.main([*_options(path), "--again", "lstm-train"]) == 1
+    # Without time nothing takes the place of what there is, and with it the new pair does.
+    assert json.loads(path.read_text())["rows"]["lstm-train"]["build"] == "abc"
     fake.left = 1
     assert _run(bench, path, "--pairs", "5")["pairs"] == [1]
     assert _run(bench, path, "--pairs", "5")["build"] == "def"
+    assert _run(bench, path, "--pairs", "1")["state"] == "complete"  # fewer are wanted now
 
 
 def test_rows_take_turns(bench: Any, fake: Fake, tmp_path: Path) -> None:
@@ -223,8 +234,7 @@ def test_a_reason_stays_with_its_row(bench: Any, fake: Fake, tmp_path: Path) -> 
         ["--native", "cpu", "--quick", "--json", str(path), "--reason", "lstm-train", text]
     )
     assert _run(bench, path, "--pairs", "1", "--again", "lstm-train")["reason"] == text
-    with pytest.raises(SystemExit):
-        bench.cuda.main(["--json", str(tmp_path / "none"), "--reason", "starts", text])
+    assert bench.cuda.main(["--json", str(tmp_path / "none"), "--reason", "starts", text]) == 2
 
 
 def test_errors_are_kept_and_the_row_is_tried_again(bench: Any, fake: Fake, tmp_path: Path) -> None:
@@ -245,6 +255,76 @@ def test_errors_are_kept_and_the_row_is_tried_again(bench: Any, fake: Fake, tmp_
     calls = len(fake.calls)
     _run(bench, path)
     assert len(fake.calls) == calls
+
+
+@pytest.mark.parametrize(
+    ("state", "verdict", "statuses"),
+    [
+        ("complete", "ok", [0, 0]),
+        ("complete", "over", [0, 1]),
+        ("complete", "wrong", [1, 1]),
+        ("unavailable", "-", [0, 0]),
+        ("failed", "ok", [1, 1]),
+        ("partial", "ok", [1, 1]),
+    ],
+)
+def test_exit_statuses(bench: Any, state: str, verdict: str, statuses: list[int]) -> None:
+    row = bench.rows.BY_NAME["lstm-train"]
+    results = bench.results.Results(None, "cuda", "flagos", quick=False)
+    results.rows[row.name] = {"state": state, "verdict": verdict}
+    missing = [] if state in ("complete", "unavailable") else [row.name]
+    for strict, status in zip((False, True), statuses, strict=True):
+        assert bench.command.conclude([row], results, missing, strict=strict) == status
+
+
+def test_a_pair_that_the_end_cut_off_is_not_begun_in_as_little_time(
+    bench: Any, plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = tmp_path / "child.py"
+    program.write_text(CHILD.format(target="cpu", answer="import time; time.sleep(60)"))
+    monkeypatch.setattr(bench.sides, "CHILD", program)
+    monkeypatch.setattr(bench.training, "QUICK_PAIR_S", 0.1)
+    row = bench.rows.BY_NAME["mlp-train"]
+    results = bench.results.Results(None, "cpu", "flagos", quick=True)
+    results.rows[row.name] = {"state": "complete", "pairs": [1], "build": "another"}
+    short = replace(plan, deadline=time.monotonic() + 1.5)
+    measure = bench.training.measure
+    assert bench.rounds.run([row], short, results, lambda _: measure) == [row.name]
+    kept = results.rows[row.name]
+    assert 1.0 < kept["s_at_least"] < 3.0
+    assert (kept["state"], kept["build"]) == ("complete", "another")  # it is as it was
+    # As much time again is too little, and it is not started; a new record knows it too.
+    monkeypatch.setattr(bench.training, "measure_pair", lambda *_: pytest.fail("started"))
+    short = replace(plan, deadline=time.monotonic() + 1.0)
+    assert bench.rounds.run([row], short, results, lambda _: measure, [row.name]) == [row.name]
+    assert results.rows[row.name]["pairs"] == [1]
+
+
+def test_pairs_of_different_programs_do_not_mix(
+    bench: Any, plan: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    notes = iter(["transformers 5", "transformers 5", "plain"])
+    monkeypatch.setattr(bench.training, "measure_pair", lambda *_: ({"s": 0.1}, next(notes)))
+    row = bench.rows.BY_NAME["mlp-train"]
+    record: dict[str, Any] = {}
+    three = replace(plan, pairs=3)
+    with pytest.raises(bench.sides.ChildError, match="ran transformers 5, this one plain"):
+        bench.training.measure(row, three, record, lambda: None, figures=lambda *_: {})
+    assert (len(record["pairs"]), record["ran"]) == (2, "transformers 5")
+
+
+@pytest.mark.parametrize("answer", ["print('no JSON')", "print('[1]')", "print('{}')"])
+def test_an_answer_that_cannot_be_read_fails_the_row_alone(
+    bench: Any, plan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, answer: str
+) -> None:
+    program = tmp_path / "child.py"
+    program.write_text(CHILD.format(target="cpu", answer=answer + "; sys.stdout.flush()"))
+    monkeypatch.setattr(bench.sides, "CHILD", program)
+    row = bench.rows.BY_NAME["mlp-train"]
+    results = bench.results.Results(None, "cpu", "flagos", quick=True)
+    bench.rounds.run([row], plan, results, lambda _: bench.training.measure)
+    assert results.rows[row.name]["state"] == "failed"
+    assert "an answer" in results.rows[row.name]["error"]
 
 
 def test_files_that_hold_something_else(

@@ -9,18 +9,23 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from _qwen3 import Cache, Qwen3
+from _qwen3_workloads import trace
 from _resnet import resnet
 from torch import Tensor, nn
 
 
 @dataclass
 class Step:
-    """`function` is what is compiled, `run` calls it, or its compiled form, for one step."""
+    """`function` is what is compiled, `run` calls it, or its compiled form, for one step.
+
+    `trace` makes a number of what a step gave, by which both sides are seen to compute the same.
+    """
 
     function: Callable[..., Any]
     run: Callable[[Callable[..., Any]], Tensor]
     units: int = 1
     trains: bool = True
+    trace: Callable[[Tensor], float] = lambda found: float(found.detach().float().sum().item())
 
 
 def make(device: torch.device, size: dict[str, Any]) -> Step:
@@ -163,7 +168,13 @@ def _qwen3_decode(device: torch.device, size: dict[str, Any]) -> Step:
                 found.append(token)
         return torch.cat(found, 1)
 
-    return Step(next_token, run, units=size["tokens"], trains=False)
+    def trace_of(tokens: Tensor) -> float:
+        """Of the whole text, as the model sees it eagerly: a sum of tokens would be another one for
+        a single token that falls the other way."""
+        with torch.no_grad():
+            return trace(model(torch.cat((prompt, tokens), 1)))
+
+    return Step(next_token, run, units=size["tokens"], trains=False, trace=trace_of)
 
 
 def model_dtype(model: nn.Module) -> torch.dtype:

@@ -137,9 +137,9 @@ def test_the_command_goes_on_where_it_ended(
 ) -> None:
     file = tmp_path / "found.jsonl"
     begun = {"name": "views/nothing-computed", "started": True}
-    file.write_text(json.dumps(begun) + "\n", encoding="utf-8")
+    file.write_text((json.dumps(begun) + "\n") * 2, encoding="utf-8")
     assert main(["--select", "views/nothing-computed", "--json", str(file)]) == 1
-    assert "1 raises" in capsys.readouterr().out  # the process ended in it, it is not run again
+    assert "1 raises" in capsys.readouterr().out  # the process ended in it twice: not once more
     file.unlink()
     assert main(["--select", "views/nothing-computed", "--json", str(file)]) == 0
     before = file.read_text(encoding="utf-8")

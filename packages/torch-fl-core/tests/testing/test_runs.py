@@ -140,11 +140,11 @@ def test_results_are_kept_and_resumed(tmp_path: Path) -> None:
     with path.open("a") as stream:
         stream.write('{"entry": "mul", "pass_')  # cut short by a kill
     file = ResultFile(path, replace(HEADER, date="2026-01-02"), resume=True)
-    assert file.done == {first.key: first, second.key: second}
+    assert file.done == {first.key: first}, "what crashed is tried again"
     third = _unit("mul", "forward", passed=1)
     file.append(third)
     file.close()
-    assert list(read(path)[1].values()) == [first, second, third]
+    assert list(read(path)[1].values()) == [first, third]
 
 
 def test_results_of_another_setup_are_refused(tmp_path: Path) -> None:

@@ -92,7 +92,7 @@ def train(device: torch.device, size: dict[str, Any]) -> Workload:
     return trained(step, note)
 
 
-def _trace(logits: Tensor) -> float:
+def trace(logits: Tensor) -> float:
     """A number that shows what the model makes of a whole text: random weights repeat one token,
     so that the tokens themselves would show little."""
     return float(logits[0, -1].double().abs().sum().item())
@@ -121,7 +121,7 @@ def decode(device: torch.device, size: dict[str, Any]) -> Workload:
 
         def result() -> float:
             with torch.inference_mode():
-                return _trace(model(last[0]).logits)
+                return trace(model(last[0]).logits)
 
     else:
         plain, note = _in_bfloat16(device, lambda: Qwen3(size)).eval(), PLAIN
@@ -133,6 +133,6 @@ def decode(device: torch.device, size: dict[str, Any]) -> Workload:
 
         def result() -> float:
             with torch.inference_mode():
-                return _trace(plain(last[0]))
+                return trace(plain(last[0]))
 
     return Workload(step, result, units=count, note=note)

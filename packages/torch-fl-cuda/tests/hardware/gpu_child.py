@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import torch.multiprocessing as mp
+from gpu_busy import CYCLES
 
 Tensor = torch.Tensor
 
@@ -232,7 +233,7 @@ def _behind_an_event(gpu: Any, ask: Callable[..., Any], tensor: Tensor) -> Any:
     try:
         event = torch.cuda.Event(interprocess=True)
         gpu.synchronize()
-        gpu._sleep(1_000_000_000)
+        gpu._sleep(CYCLES)
         tensor.fill_(9)
         event.record(torch.cuda.current_stream())
         return ask(wait_for, (event.ipc_handle(), tensor))

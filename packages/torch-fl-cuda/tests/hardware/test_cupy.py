@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_busy import CYCLES
 
 from torch_fl import interop
 
 Tensor = torch.Tensor
 
 ON_CUDA = (2, 0)  # DLPack's kDLCUDA, device 0
-CYCLES = 500_000_000  # a quarter of a second of an H200
 ELEMENTS = 1 << 20
 
 SQUARE = r"""

@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_busy import CYCLES, SHORT
 
 from torch_fl.interop import as_flagos, as_target
 
 MIB = 1 << 20
-CYCLES = 400_000_000  # of the GPU's clock: at 2 GHz a fifth of a second
 
 
 @pytest.fixture(autouse=True)
@@ -305,7 +305,7 @@ def test_copies_of_pinned_memory_do_not_wait() -> None:
     assert seen == 1
     queue.synchronize()
     assert back.unique().tolist() == [3]
-    torch.cuda._sleep(CYCLES // 4)
+    torch.cuda._sleep(SHORT)
     assert there.cpu()[-1].item() == 3
     assert queue.query(), "a copy to memory that is not pinned waits"
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from gpu_busy import CYCLES
 
 from torch_fl import interop
 
@@ -16,7 +17,6 @@ Tensor = torch.Tensor
 
 ON_CUDA = (2, 0)  # DLPack's kDLCUDA, device 0
 EXTERNAL = 12  # DLPack's kDLExtDev
-CYCLES = 500_000_000  # a quarter of a second of an H200
 ELEMENTS = 1 << 20
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_busy import CYCLES, SHORT
 
-CYCLES = 400_000_000  # of the GPU's clock: at 2 GHz a fifth of a second
 SIZE = 1 << 20
 
 
@@ -128,7 +128,7 @@ def test_waiting_in_python_waits_for_the_others_work() -> None:
         (torch.cuda._sleep, torch.flagos.current_stream().synchronize),
         (torch.flagos._sleep, torch.cuda.current_stream().synchronize),
     ):
-        give(CYCLES // 4)
+        give(SHORT)
         queues = torch.flagos.current_stream(), torch.cuda.current_stream()
         assert [queue.query() for queue in queues] == [False, False]
         wait()
@@ -147,7 +147,7 @@ def test_backward_runs_on_the_stream_of_forward() -> None:
         @staticmethod
         def backward(ctx: Any, grad: torch.Tensor) -> torch.Tensor:
             seen.append(_ids())
-            torch.cuda._sleep(CYCLES // 4)
+            torch.cuda._sleep(SHORT)
             return grad * 2
 
     x = torch.ones(SIZE, device="flagos", requires_grad=True)
@@ -173,7 +173,7 @@ def test_an_event_of_either_name_marks_the_others_work() -> None:
         with other.stream(side):
             before, after = module.Event(), module.Event()
             before.record()  # on the current stream, which the other name has set
-            other._sleep(CYCLES // 4)
+            other._sleep(SHORT)
             after.record()
         before.synchronize()
         assert (before.query(), after.query()) == (True, False)
@@ -191,9 +191,9 @@ def test_events_of_both_names_measure_the_same_time() -> None:
     ours[1].record()
     torch.flagos.synchronize()
     inner, outer = theirs[0].elapsed_time(theirs[1]), ours[0].elapsed_time(ours[1])
-    assert inner > 50
+    assert inner > 500
     assert inner <= outer + 0.01
-    assert outer <= inner + 50  # another process may have its turn in between
+    assert outer <= 2 * inner + 1000  # other processes may have their turns in between
 
 
 ACROSS = """
@@ -206,7 +206,7 @@ ACROSS = """
     side = torch.cuda.Stream()
     event = torch.cuda.Event()
     with torch.cuda.stream(side):
-        torch.cuda._sleep(400_000_000)
+        torch.cuda._sleep({cycles})
         x.fill_(1)
         {record}
     {wait}
@@ -216,16 +216,20 @@ ACROSS = """
 """
 
 
+def _across(record: str, wait: str) -> str:
+    return ACROSS.format(cycles=CYCLES, record=record, wait=wait)
+
+
 def test_a_flagos_stream_waits_for_an_event_of_cuda(said: Any) -> None:
     wait = "torch.flagos.current_stream().wait_event(event)"
-    assert said(ACROSS.format(record="event.record()", wait="")) == [True, [0.0]]
-    assert said(ACROSS.format(record="event.record()", wait=wait)) == [True, [1.0]]
+    assert said(_across("event.record()", "")) == [True, [0.0]]
+    assert said(_across("event.record()", wait)) == [True, [1.0]]
 
 
 def test_a_flagos_stream_records_an_event_of_cuda(said: Any) -> None:
     record = "torch.flagos.current_stream().record_event(event)"
     wait = "torch.cuda.current_stream().wait_event(event)"
-    assert said(ACROSS.format(record=record, wait=wait)) == [True, [1.0]]
+    assert said(_across(record, wait)) == [True, [1.0]]
 
 
 # -- streams of others

@@ -14,13 +14,13 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_busy import CYCLES
 
 from torch_fl import interop
 
 Tensor = torch.Tensor
 
 NAMESPACE = "torch_fl_cuda_tests"
-CYCLES = 500_000_000  # a quarter of a second of an H200
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ from typing import Any
 
 import pytest
 import torch
+from gpu_busy import CYCLES
 
 Tensor = torch.Tensor
-
-CYCLES = 500_000_000  # a quarter of a second of an H200
 
 SOURCE = """
 import torch

@@ -178,9 +178,9 @@ def peak(step: Step) -> int:
 
 
 def measure(device: str, piece: Work) -> dict[str, Any]:
-    """`{"kernels", "callers", "peak", "error"}` of a piece of work on "cuda" or "flagos"."""
+    """`{"kernels", "peak", "error"}` of a piece of work on "cuda" or "flagos"."""
     torch.manual_seed(0)
-    said: dict[str, Any] = {"kernels": {}, "callers": {}, "peak": None, "error": None}
+    said: dict[str, Any] = {"kernels": {}, "peak": None, "error": None}
     try:
         step = piece.build(device)
         if not piece.cold:
@@ -188,17 +188,36 @@ def measure(device: str, piece: Work) -> dict[str, Any]:
             step()
             said["peak"] = peak(step)
         said["kernels"] = kernels(step)
-        said["callers"] = callers(step)
     except Exception as error:
         text = re.sub(r"wrapper_[A-Za-z]+_", "wrapper_", str(error))
         said["error"] = f"{type(error).__name__}: {text}".replace("flagos", "cuda")
     return said
 
 
-def main(device: str, names: Sequence[str]) -> None:
+def explain(device: str, piece: Work) -> dict[str, Any]:
+    """`{"callers"}` of a piece of work, or what was in the way: an explanation is worth no failure.
+
+    On its own, since this kind of profile can fail where `kernels` does not.
+    """
+    torch.manual_seed(0)
+    try:
+        step = piece.build(device)
+        if not piece.cold:
+            step()
+            step()
+        return {"callers": callers(step)}
+    except Exception as error:
+        return {"callers": {}, "unexplained": f"{type(error).__name__}: {error}"[:300]}
+
+
+def main(
+    device: str,
+    names: Sequence[str],
+    find: Callable[[str, Work], dict[str, Any]] = measure,
+) -> None:
     """Prints a line of JSON for each name, at once: the lines of a process that dies remain."""
     warnings.simplefilter("ignore")
     kernels(lambda: torch.ones(8, device=device) + 1)  # the first profile starts the tracing
     for name in names:
-        print(json.dumps({"name": name, **measure(device, WORK[name])}), flush=True)
+        print(json.dumps({"name": name, **find(device, WORK[name])}), flush=True)
         gc.collect()

@@ -46,8 +46,11 @@ def earlier(path: Path, plugin: str, key: str) -> dict[str, Any]:
 
 
 def write(path: Path, head: Mapping[str, str], key: str, found: Mapping[str, Any]) -> Path:
-    """Write the file: the format, ``head`` ("plugin", "kind", "torch"...), then the key."""
+    """Write the file, in one piece: the format, ``head`` ("plugin", "kind", "torch"...), then the
+    key."""
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({"format": FORMAT, **head, key: found}, indent=1)
-    path.write_text(text + "\n", encoding="utf-8")
+    beside = path.with_name(path.name + ".new")
+    beside.write_text(text + "\n", encoding="utf-8")
+    beside.replace(path)
     return path

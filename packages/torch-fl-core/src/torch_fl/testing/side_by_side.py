@@ -35,6 +35,9 @@ class Score:
     """of these, with different fingerprints in native runs"""
     failed: list[str] = field(default_factory=list)
     unequal: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    """entries and passes that a native run did not come to the end of: their cases count only as
+    far as every native run has them"""
 
     @property
     def ok(self) -> bool:
@@ -102,8 +105,10 @@ def _check(header: Header, natives: Sequence[Header]) -> None:
 
 
 def _count(score: Score, unit: UnitResult, natives: Sequence[UnitResult]) -> None:
-    first = natives[0].fingerprints
-    for case in first:
+    ends = sorted({_cut_by(each) for each in natives} - {""})
+    if ends:
+        score.lost.append(f"{unit.entry} {unit.pass_name}: {', '.join(ends)}")
+    for case in natives[0].fingerprints:
         marks = [each.fingerprints.get(case, FAILED) for each in natives]
         if not all(each.startswith(PASSED) for each in marks):
             continue
@@ -122,17 +127,29 @@ def _count(score: Score, unit: UnitResult, natives: Sequence[UnitResult]) -> Non
             score.unequal.append(name)
 
 
+def _cut_by(unit: UnitResult) -> str:
+    """What ended a unit before all of its cases; empty where nothing did."""
+    if unit.status != "done":
+        return unit.status
+    return "device lost" if unit.device_lost else ""
+
+
 def lines(scores: Mapping[str, Score]) -> list[str]:
     """The table and the first cases that failed or differ, as text."""
-    text = [f"{'suite':<16}{'native':>9}{'passed':>9}{'equal':>9}{'varying':>9}  state"]
+    columns = ("native", "passed", "equal", "varying", "lost")
+    text = [f"{'suite':<16}{''.join(f'{name:>9}' for name in columns)}  state"]
     for suite, score in scores.items():
         state = "ok" if score.ok else "NOT OK"
         text.append(
-            f"{suite:<16}{score.native:>9}{score.passed:>9}{score.equal:>9}{score.varying:>9}  "
-            f"{state}"
+            f"{suite:<16}{score.native:>9}{score.passed:>9}{score.equal:>9}{score.varying:>9}"
+            f"{len(score.lost):>9}  {state}"
         )
     for suite, score in scores.items():
-        for kind, names in (("failed", score.failed), ("not equal", score.unequal)):
+        for kind, names in (
+            ("failed", score.failed),
+            ("not equal", score.unequal),
+            ("lost natively", score.lost),
+        ):
             text += [f"{suite}: {kind}: {name}" for name in names[:_NAMED]]
             if len(names) > _NAMED:
                 text.append(f"{suite}: {kind}: {len(names) - _NAMED} more")

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 from .comparison import differences
 from .program import Graph, Place, Program
 
-__all__ = ["GOOD", "Result", "execute"]
+__all__ = ["GOOD", "RAISES", "Result", "execute"]
 
 EQUAL, CLOSE, DIFFERS, RAISES = "equal", "close", "differs", "raises"
 GOOD = (EQUAL, CLOSE)
@@ -25,8 +25,8 @@ GOOD = (EQUAL, CLOSE)
 class Result:
     """What came out. `verdict`: "equal" to the last bit, "close", "differs" or "raises"; the first
     two are good. `breaks`: graph breaks. `inductor`: graphs that Inductor compiled, or found in its
-    cache. `seconds`: of the compiled run, compilation included. `limit`: why PyTorch itself may do
-    it wrong, whatever the verdict."""
+    cache. `seconds`: of the compiled run, with compilation and comparison. `limit`: why PyTorch
+    itself may do it wrong, whatever the verdict."""
 
     name: str
     device: str
@@ -43,24 +43,25 @@ class Result:
 
 
 def execute(graph: Graph, device: str, backend: str = "inductor") -> Result:
-    """Runs a graph on a device. RuntimeError where the device is not there."""
+    """Runs a graph on a device. Whatever it raises is its result."""
     torch._dynamo.reset()
     counters.clear()
     result = Result(graph.name, device, RAISES, limit=graph.limit)
-    program = graph.build(Place(device, graph.name))
     try:
+        program = graph.build(Place(device, graph.name))
         with torch.compiler.set_stance("force_eager"):
             expected = _run(program, program.function)
     except Exception as error:
         result.notes = ["eagerly: " + _said(error)]
         return result
     begin = time.perf_counter()
-    program = graph.build(Place(device, graph.name))
-    compiled = _compiled(program, backend)
     try:
+        program = graph.build(Place(device, graph.name))
+        compiled = _compiled(program, backend)
         with torch._inductor.config.patch(program.settings):
             got = _run(program, compiled)
             again = _run(program, compiled) if program.random else None
+        equal, notes = _compare(program, got, again, expected)
     except Exception as error:
         result.notes = [_said(error)]
         return result
@@ -68,7 +69,7 @@ def execute(graph: Graph, device: str, backend: str = "inductor") -> Result:
         result.seconds = round(time.perf_counter() - begin, 3)
         result.breaks = sum(counters["graph_break"].values())
         result.inductor = _inductor_graphs()
-    equal, result.notes = _compare(program, got, again, expected)
+    result.notes = notes
     result.verdict = DIFFERS if result.notes else EQUAL if equal else CLOSE
     return result
 

@@ -131,14 +131,16 @@ class ResultFile:
     """A file that results are appended to, each flushed as it comes."""
 
     def __init__(self, path: Path, header: Header, *, resume: bool) -> None:
-        """Raises `ResultError` if resuming a file of another setup or overwriting one."""
+        """Raises `ResultError` if resuming a file of another setup or overwriting one. What crashed
+        or took too long is dropped: it may have been the machine's fault, and is tried again."""
         self.done: dict[Key, UnitResult] = {}
         if path.exists() and path.stat().st_size:
             if not resume:
                 raise ResultError(f"{path} exists: resume it or name another file")
-            found, self.done = read(path)
+            found, units = read(path)
             if found != header:
                 raise ResultError(f"{path} belongs to another setup: {_difference(found, header)}")
+            self.done = {key: unit for key, unit in units.items() if unit.status == "done"}
         # Rewritten rather than appended to: this drops a last line that was cut short. Beside
         # the old file first, so that an interruption here loses nothing.
         beside = path.with_name(path.name + ".new")

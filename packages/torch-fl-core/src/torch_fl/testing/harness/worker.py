@@ -91,6 +91,10 @@ def serve(connection: Connection, position: Any, setup: Setup, log: str) -> None
 
 def serve_natively(connection: Connection, position: Any, setup: bytes, log: str) -> None:
     """`serve` in a process without flagos; `setup` is pickled. Called by torch_fl_entry."""
+    import torch
+
+    # Its results would be flagos' own, and nothing else would show it.
+    assert torch._C._get_privateuse1_backend_name() != "flagos", "flagos is active in this process"
     serve(connection, position, pickle.loads(setup), log)
 
 
