@@ -52,7 +52,7 @@ CALLS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...]]] = {
     ),
     "masked_scatter": (lambda x, y: x.masked_scatter(y > 0, y), ((3, 4), (3, 4))),
     "index_reduce": (
-        lambda x, y: x.index_reduce(0, torch.tensor([0, 2], device=x.device), y, "amax"),
+        lambda x, y: x.index_reduce(0, torch.arange(2, device=x.device), y, "amax"),
         ((3, 4), (2, 4)),
     ),
     "convolution": (

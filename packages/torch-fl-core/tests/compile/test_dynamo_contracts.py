@@ -63,7 +63,8 @@ def test_dynamos_lists_have_flagos_functions() -> None:
     handlers = torch_variables.TorchInGraphFunctionVariable._get_handlers()
     assert flagos.stream in handlers
     for name in dynamo_calls.AS_ACCELERATOR:
-        assert handlers[getattr(flagos, name)] is handlers[getattr(torch.accelerator, name)], name
+        theirs = handlers.get(getattr(torch.accelerator, name))  # (2.11 has none for synchronize)
+        assert handlers.get(getattr(flagos, name)) is theirs, name
     classes = user_defined.UserDefinedClassVariable._in_graph_classes()
     assert {flagos.Stream, flagos.Event} <= classes
     assert hasattr(contexts, "register_device_context_manager")

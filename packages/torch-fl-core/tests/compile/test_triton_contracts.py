@@ -54,7 +54,10 @@ def _code_generation() -> None:
     # The class of a device's scheduling decides whether it is Triton's: it must be a class.
     assert "issubclass(device_scheduling, TritonScheduling)" in _source(ir.is_triton)
     lines = ("import_get_raw_stream_as", "set_device", "synchronize", "device_guard")
-    for name in (*lines, "current_stream"):
+    later = (
+        ("current_stream",) if torch.torch_version.TorchVersion(torch.__version__) >= "2.13" else ()
+    )
+    for name in (*lines, *later):
         assert hasattr(common.DeviceOpOverrides, name), name
 
 
