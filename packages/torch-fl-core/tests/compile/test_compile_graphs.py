@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import torch
 from children import output_of_child
+from releases import OLD
 
 from torch_fl.testing.compiled import __main__ as commands
 from torch_fl.testing.compiled.__main__ import main
@@ -20,7 +21,7 @@ from torch_fl.testing.compiled.program import Graph, Place, Program, all_graphs,
 
 GRAPHS = all_graphs()
 # What Inductor need not be asked for: Dynamo leaves these functions as they are.
-NOT_COMPILED = {"devices/default-device", "devices/sparse"}
+NOT_COMPILED = {"devices/default-device", "devices/sparse", *(["devices/chosen"] if OLD else [])}
 
 
 def parameters(graphs: dict[str, Graph]) -> list[Any]:
@@ -42,7 +43,7 @@ def test_the_set_is_as_large_as_promised() -> None:
 @pytest.mark.parametrize("name", parameters({n: g for n, g in GRAPHS.items() if g.devices == 1}))
 def test_a_graph_does_what_it_does_eagerly(name: str) -> None:
     result = execute(GRAPHS[name], "flagos")
-    assert result.good, result
+    assert result.good or (OLD and result.limit), result
     assert result.inductor > 0 or name in NOT_COMPILED, "Inductor compiled nothing"
 
 

@@ -95,11 +95,11 @@ def test_flex_attention() -> None:
         return i >= j
 
     q = torch.randn(1, 2, 128, 16)
-    ours = q.to(FLAGOS)
+    ours, key, value = (q.clone().to(FLAGOS) for _ in range(3))  # (2.11 wants three)
     mask = create_block_mask(causal, None, None, 128, 128, device=FLAGOS)
     run = compiled(flex_attention, fullgraph=True)
     with torch.no_grad():
-        got = run(ours, ours, ours, score_mod=bias, block_mask=mask)
+        got = run(ours, key, value, score_mod=bias, block_mask=mask)
     i = torch.arange(128)
     scores = q @ q.transpose(-1, -2) / 4 + (i[:, None] - i) * 0.01
     scores = scores.masked_fill(i[:, None] < i, -torch.inf)

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from children import output_of_child, run_child
+from releases import not_in_old
 from torch.export.passes import move_to_device_pass
 
 FLAGOS = "flagos"
@@ -125,6 +126,7 @@ def test_a_package_for_another_backend_is_refused() -> None:
         packages.prepare({packages.KEY: said}, -1)
 
 
+@not_in_old("functions cannot be compiled ahead of time")
 def test_a_saved_function_is_loaded_in_a_new_process(tmp_path: Path) -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         return (x @ x).relu()

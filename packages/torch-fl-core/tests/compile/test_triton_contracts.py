@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 import torch
+from releases import OLD
 from torch._dynamo import device_interface
 from torch._inductor import choices, ir, scheduler, select_algorithm, utils
 from torch._inductor import config as inductor_config
@@ -54,9 +55,7 @@ def _code_generation() -> None:
     # The class of a device's scheduling decides whether it is Triton's: it must be a class.
     assert "issubclass(device_scheduling, TritonScheduling)" in _source(ir.is_triton)
     lines = ("import_get_raw_stream_as", "set_device", "synchronize", "device_guard")
-    later = (
-        ("current_stream",) if torch.torch_version.TorchVersion(torch.__version__) >= "2.13" else ()
-    )
+    later = () if OLD else ("current_stream",)
     for name in (*lines, *later):
         assert hasattr(common.DeviceOpOverrides, name), name
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from releases import not_in_old
 from throwaway import Shelf, install
 from triton_children import said
 from triton_wheels import WHEELS
@@ -138,6 +139,7 @@ def test_a_graph_may_leave_the_device(found: Any) -> None:
     assert "add" in kernel
 
 
+@not_in_old("the measuring function is not told the device")
 def test_configurations_are_measured_on_the_device(found: Any) -> None:
     assert found["measured"] == ["flagos"]
 
