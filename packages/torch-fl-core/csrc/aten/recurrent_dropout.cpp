@@ -80,7 +80,7 @@ RecurrentDropout::RecurrentDropout(const at::Tensor& input, double probability, 
   if (restarted(*state_, device, offset) || !state_->buffer.defined()) {
     state_->buffer = at::Tensor();  // if there is no memory for a new one, the next layer tries
     state_->buffer = made(input, probability);
-  } else if (*state_->last != stream && offset) {
+  } else if (state_->last && state_->last != stream && offset) {
     // (A graph that is being recorded cannot wait for what is not in it.)
     c10::Event done(kFlagos);
     done.record(*state_->last);

@@ -175,6 +175,7 @@ std::tuple<Tensor, Tensor> layer_packed(const Tensor& data, const Tensor& batch_
 }
 
 // Its schema does not say that it changes the weights, so boxing cannot run it.
+// NOLINTBEGIN(performance-unnecessary-value-param): the operator's own C++ type
 Tensor flatten_weight(TensorList weights, int64_t stride, c10::SymInt input_size, int64_t mode,
                       c10::SymInt hidden_size, c10::SymInt projection_size, int64_t layers,
                       bool batch_first, bool bidirectional) {
@@ -187,6 +188,7 @@ Tensor flatten_weight(TensorList weights, int64_t stride, c10::SymInt input_size
                                    .batch_first = batch_first,
                                    .bidirectional = bidirectional});
 }
+// NOLINTEND(performance-unnecessary-value-param)
 
 }  // namespace
 

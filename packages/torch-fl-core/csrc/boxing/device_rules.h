@@ -20,10 +20,10 @@ DeviceRule device_rule(const char* name, const char* overload);
 // An operator's name, and its rule once it has been looked up: a search among thousands of names.
 class OperatorRule {
  public:
-  constexpr OperatorRule(const char* name, const char* overload)
+  constexpr OperatorRule(const char* name, const char* overload) noexcept
       : name_(name), overload_(overload) {}
   // With the rule kept elsewhere, at first `kUnknown`.
-  OperatorRule(const char* name, const char* overload, std::atomic<uint8_t>& kept)
+  OperatorRule(const char* name, const char* overload, std::atomic<uint8_t>& kept) noexcept
       : name_(name), overload_(overload), elsewhere_(&kept) {}
   const char* name() const { return name_; }
   const char* overload() const { return overload_; }

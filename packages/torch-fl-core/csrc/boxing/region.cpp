@@ -24,8 +24,27 @@ at::Tensor Region::enter(const at::Tensor& tensor, bool written) {
   if (C10_UNLIKELY(page_guard::enabled())) {
     opened_.emplace_back(twin->data(), page_guard::open(twin->data()));
   }
-  inputs_.push_back({WeakStorage(twin), WeakStorage(StoragePtr::reclaim_copy(storage)), written});
-  return at::Tensor(c10::make_intrusive<AliasImpl>(std::move(twin), impl));
+  WeakStorage weak_twin(twin);
+  auto alias =
+      c10::intrusive_ptr<c10::TensorImpl>(c10::make_intrusive<AliasImpl>(std::move(twin), impl));
+  inputs_.push_back({.alias = WeakTensor(alias),
+                     .original = WeakTensor(tensor.getIntrusivePtr()),
+                     .twin = std::move(weak_twin),
+                     .storage = WeakStorage(StoragePtr::reclaim_copy(storage)),
+                     .written = written ? at::Tensor(alias) : at::Tensor()});
+  return at::Tensor(std::move(alias));
+}
+
+at::Tensor Region::original_of(const c10::TensorImpl* alias) {
+  if (entered_.empty()) {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      entered_.emplace(inputs_[i].alias._unsafe_get_target(), i);
+    }
+  }
+  const auto found = entered_.find(alias);
+  if (found == entered_.end()) return {};
+  auto original = inputs_[found->second].original.lock();
+  return original ? at::Tensor(std::move(original)) : at::Tensor();
 }
 
 c10::Storage Region::known(c10::StorageImpl* twin) {
@@ -64,6 +83,7 @@ at::Tensor Region::leave(at::Tensor&& result, c10::DeviceIndex device, bool held
     AliasImpl::relabel_fresh(*impl, index);
     return std::move(result);
   }
+  if (auto own = original_of(impl); own.defined()) return own;
   auto* const original = impl;
   if (held) {
     for (const auto& [other, tensor] : held_) {
@@ -88,17 +108,36 @@ at::Tensor Region::leave(at::Tensor&& result, c10::DeviceIndex device, bool held
 
 void Region::write_back() {
   for (const auto& input : inputs_) {
-    if (!input.written) continue;
-    auto twin = input.twin.lock();
-    const auto storage = input.storage.lock();
-    if (!twin || !storage) continue;
-    if (storage->_mutable_data_ptr_no_checks().get() == twin->_mutable_data_ptr_no_checks().get() &&
-        storage->nbytes() == twin->nbytes()) {
-      continue;
+    if (input.written.defined()) write_back(input);
+  }
+}
+
+void Region::write_back(const Input& input) {
+  const auto& alias = *input.written.unsafeGetTensorImpl();
+  auto* const twin = storage_of(alias);
+  const bool exchanged = twin != input.twin._unsafe_get_target();
+  if (const auto storage = input.storage.lock();
+      storage && !exchanged &&
+      (storage->_mutable_data_ptr_no_checks().get() != twin->_mutable_data_ptr_no_checks().get() ||
+       storage->nbytes() != twin->nbytes())) {
+    storage->set_data_ptr_noswap(
+        data_ptr_over(StoragePtr::reclaim_copy(twin), storage->device().index()));
+    storage->set_nbytes(twin->nbytes());
+  }
+  const auto original = input.original.lock();
+  if (!original) return;
+  if (C10_UNLIKELY(exchanged)) {
+    // `x.data = y`: the tensor has another storage, which a result may have as well.
+    auto storage = known(twin);
+    if (!storage) {
+      storage = storage_over(StoragePtr::reclaim_copy(twin), original->device().index());
+      made_.push_back(storage);
     }
-    const auto bytes = twin->nbytes();
-    storage->set_data_ptr_noswap(data_ptr_over(std::move(twin), storage->device().index()));
-    storage->set_nbytes(bytes);
+    original->set_storage_keep_dtype(std::move(storage));
+  }
+  if (!original->sizes().equals(alias.sizes()) || !original->strides().equals(alias.strides()) ||
+      original->storage_offset() != alias.storage_offset()) {
+    original->set_sizes_and_strides(alias.sizes(), alias.strides(), alias.storage_offset());
   }
 }
 

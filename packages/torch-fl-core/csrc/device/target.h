@@ -18,7 +18,7 @@ struct Target {
   c10::DispatchKey nested = c10::DispatchKey::NestedTensorCPU;
   // CPU tensors carry no index: which flagos device they belong to is then the engine's to know.
   bool indexed = false;
-  c10::DispatchKeySet dense_keys{c10::DispatchKey::CPU};
+  c10::DispatchKeySet dense_keys;
   // The backend's part of a key set, with and without autocast.
   c10::DispatchKeySet backend_keys;
   c10::DispatchKeySet backend_and_autocast_keys;

@@ -104,7 +104,10 @@ class CompiledRegion {
 }  // namespace
 
 void bind_compiled(py::module_& module) {
+  // (A copy is the region itself, as a function's is the function.)
   py::class_<CompiledRegion>(module, "CompiledRegion", py::dynamic_attr())
+      .def("__copy__", [](py::object self) { return self; })
+      .def("__deepcopy__", [](py::object self, const py::dict&) { return self; })
       .def(py::init([](py::object call, const std::vector<int>& devices,
                        const std::vector<size_t>& written) {
              std::vector<c10::DeviceIndex> indices;

@@ -69,3 +69,46 @@ def test_a_checkpoint_drops_the_same_again() -> None:
     kept = (y != 0).cpu().float()
     assert 0 < kept.mean() < 1
     same(w.grad, x.cpu().t() @ (kept * torch.cos(torch.tensor(1.6)) * 2))
+
+
+def test_gradients_of_blocks_that_share_them_accumulate_as_on_the_cpu() -> None:
+    """A sum gives both summands the gradient that it gets: one tensor, which neither may keep."""
+    for device in ("cpu", FLAGOS):
+        a, b = (torch.nn.Parameter(torch.zeros(3, device=device)) for _ in range(2))
+        first, second = compiled(lambda a=a: a + 0), compiled(lambda b=b: b + 0)
+        for _ in range(3):
+            (first() + second()).sum().backward()
+        assert a.grad is not None
+        assert b.grad is not None
+        assert a.grad.tolist() == b.grad.tolist() == [3, 3, 3]
+        b.grad.zero_()
+        assert a.grad.tolist() == [3, 3, 3]
+
+
+def test_what_is_given_to_backward_stays_the_callers() -> None:
+    x = torch.ones(2, device=FLAGOS, requires_grad=True)
+    gradient = torch.ones(2, device=FLAGOS)
+    run = compiled(lambda x: x + 1)
+    for _ in range(4):
+        run(x).backward(gradient)
+    assert gradient.tolist() == [1, 1]
+    same(x.grad, torch.full((2,), 4.0))
+
+
+def test_parameters_may_be_replaced_by_their_data() -> None:
+    """An optimizer written by hand, in a compiled step."""
+    losses: dict[str, list[float]] = {"cpu": [], FLAGOS: []}
+    for device, found in losses.items():
+        w = torch.nn.Parameter(torch.full((2,), 2.0, device=device))
+
+        def step(w: torch.nn.Parameter = w) -> torch.Tensor:
+            assert w.grad is not None
+            w.data = w.data - 0.1 * w.grad
+            return w.detach().square().sum()
+
+        run = compiled(step)
+        for _ in range(3):
+            w.grad = 2 * w.detach()
+            found.append(round(run().item(), 4))
+    assert losses[FLAGOS] == losses["cpu"]
+    assert losses["cpu"][0] > losses["cpu"][1] > losses["cpu"][2]

@@ -3,6 +3,7 @@ they share, and which versions they count."""
 
 from __future__ import annotations
 
+import copy
 import gc
 from typing import Any
 
@@ -154,7 +155,7 @@ def test_storages_that_the_code_replaces_are_the_callers() -> None:
     region(grow, [], (0,))([x])
     assert x.untyped_storage().nbytes() == 64
     assert x.untyped_storage().device.type == FLAGOS
-    assert x.tolist() == [3, 3]
+    assert x.tolist() == [3] * 16
 
 
 def test_an_error_after_a_resize_leaves_no_pointer_to_freed_memory() -> None:
@@ -168,4 +169,53 @@ def test_an_error_after_a_resize_leaves_no_pointer_to_freed_memory() -> None:
     others = [torch.full((4,), 7.0, device=FLAGOS) for _ in range(50)]
     assert x.data_ptr() not in {other.data_ptr() for other in others}
     assert x.untyped_storage().nbytes() == 4 << 16
-    assert x.tolist() == [3, 3, 3, 3]
+    assert x.tolist() == [3] * (1 << 16), "as on the CPU"
+
+
+# -- arguments that come back
+
+
+def test_an_argument_that_is_a_result_is_the_callers_own_tensor() -> None:
+    x, y = ones(3), ones(3)
+    results = region(lambda a: [a[0], a[0] * 2, a[1]], [0, 0, 0])([x, y])
+    assert results[0] is x
+    assert results[2] is y
+    (kept,) = region(lambda a: [a.pop()], [0])([ones(2)])  # of a caller that has let it go
+    assert kept.tolist() == [1, 1]
+    view = x[1:]
+    (same,) = region(lambda a: [a.pop()], [0])([view])
+    assert same is view
+
+
+def test_a_view_of_an_argument_is_a_tensor_of_its_own() -> None:
+    x = ones(3)
+    (result,) = region(lambda a: [a[0].view(3)], [0])([x])
+    assert result is not x
+    assert result.untyped_storage()._cdata == x.untyped_storage()._cdata
+
+
+def test_a_tensor_may_get_another_storage_and_shape() -> None:
+    """`x.data = y`: what the code computes, an argument, a result."""
+    x, y = ones(3), torch.full((2, 2), 7.0, device=FLAGOS)
+    seen = x.view(3)
+
+    def exchange(a: list[Any]) -> list[Any]:
+        first, second = a
+        made = second * 2
+        first.set_(made)
+        return [made]
+
+    (made,) = region(exchange, [0], written=(0,))([x, y])
+    assert x.tolist() == made.tolist() == [[14, 14], [14, 14]]
+    assert x.untyped_storage()._cdata == made.untyped_storage()._cdata
+    assert seen.tolist() == [1, 1, 1]
+    region(lambda a: [a[0].set_(a[1])], [0], written=(0,))([x, y])
+    assert x.untyped_storage()._cdata == y.untyped_storage()._cdata
+    y.add_(1)
+    assert x.tolist() == [[8, 8], [8, 8]]
+
+
+def test_a_region_is_copied_as_a_function_is() -> None:
+    call = region(lambda a: [a.pop() + 1], [0])
+    assert copy.copy(call) is call
+    assert copy.deepcopy(call)([ones(1)])[0].item() == 2

@@ -12,6 +12,7 @@ import torch._inductor.compile_fx
 from releases import OLD
 from torch._dynamo import device_interface, trace_rules
 from torch._dynamo.backends import registry
+from torch._dynamo.variables import tensor as tensors
 from torch._dynamo.variables import torch as torch_variables
 from torch._dynamo.variables import user_defined
 
@@ -79,3 +80,15 @@ def test_the_current_device_is_guarded() -> None:
     assert f(x).item() == 1
     assert f(x).item() == 1
     assert counted.frame_count == 1
+
+
+def test_what_a_computed_tensor_says_of_its_device_is_a_constant() -> None:
+    assert callable(tensors.TensorVariable.method_attr_is_cuda)
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        y = x + 1
+        return y * 2 if y.is_flagos else y  # type: ignore[attr-defined]
+
+    run = torch.compile(function, backend="eager", fullgraph=True)
+    assert run(torch.ones(1, device=FLAGOS)).item() == 4
+    assert run(torch.ones(1)).item() == 2

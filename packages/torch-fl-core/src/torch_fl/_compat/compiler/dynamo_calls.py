@@ -3,6 +3,7 @@
 Reason: Dynamo has lists of the functions of torch.cuda, and of each other device inside PyTorch,
 that it takes as constants, puts into the graph or handles itself; the functions of a device from
 outside are traced into, down to C++ functions that it cannot follow, and each is a graph break.
+So is `tensor.is_flagos` of what is computed, for which each device has a method.
 Those of torch.flagos are added to the lists by name, with the treatment that torch.cuda's and
 torch.accelerator's have. Dated 2026-11, torch 2.11 to 2.14; 2.11 has no list of the contexts that
 choose a device, and breaks there. Held by tests/compile/test_compile_contracts.py.
@@ -43,6 +44,7 @@ def install() -> None:
     when_imported("torch._dynamo.variables.torch", _add_handlers)
     when_imported("torch._dynamo.variables.user_defined", _add_classes)
     when_imported("torch._dynamo.variables.ctx_manager", _add_contexts)
+    when_imported("torch._dynamo.variables.tensor", _add_attributes)
 
 
 def _flagos() -> Any:
@@ -89,6 +91,15 @@ def _add_classes(module: Any) -> None:
         return {*others(), _flagos().Stream, _flagos().Event}
 
     variable._in_graph_classes = staticmethod(classes)
+
+
+def _add_attributes(module: Any) -> None:
+    constant = module.ConstantVariable
+
+    def is_flagos(self: Any, tx: Any) -> Any:
+        return None if self.device is None else constant.create(self.device.type == "flagos")
+
+    module.TensorVariable.method_attr_is_flagos = is_flagos
 
 
 def _add_contexts(module: Any) -> None:
