@@ -70,11 +70,7 @@ def _closed(block: dict[str, Any], header: Header, *, plain: bool) -> dict[str, 
         if plain or counts[1] or counts[2]
     }
     return {
-        "date": header.date,
-        "tier": header.tier,
-        "plugin_version": header.plugin_version,
-        "python": header.python,
-        "machine": header.machine,
+        **evidence_files.facts(header),
         "device": header.device,
         "compared": sum(any(counts) for counts in entries.values()),
         "empty": sum(not any(counts) for counts in entries.values()),

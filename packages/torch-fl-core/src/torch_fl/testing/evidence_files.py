@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from .harness.results import Kind
+from .harness.results import Header, Kind
 
 FORMAT: Final = 1
 
@@ -28,6 +28,17 @@ def usual_kind(plugin: str) -> Kind:
 def location(folder: Path, plugin: str, torch: str, ending: str) -> Path:
     """The file for a plugin and a PyTorch, whose build (``+cpu``) is left out."""
     return folder / plugin / f"{torch.partition('+')[0]}-{ending}.json"
+
+
+def facts(header: Header) -> dict[str, Any]:
+    """What is said of each recorded run: when it was, of what, and on what."""
+    return {
+        "date": header.date,
+        "tier": header.tier,
+        "plugin_version": header.plugin_version,
+        "python": header.python,
+        "machine": header.machine,
+    }
 
 
 def earlier(path: Path, plugin: str, key: str) -> dict[str, Any]:

@@ -79,11 +79,7 @@ def _check_whole(runs: Runs, scores: dict[str, Score]) -> None:
 
 def _block(score: Score, header: Header, native_runs: int) -> dict[str, Any]:
     return {
-        "date": header.date,
-        "tier": header.tier,
-        "plugin_version": header.plugin_version,
-        "python": header.python,
-        "machine": header.machine,
+        **evidence_files.facts(header),
         "device_name": header.device_name,
         "native_runs": native_runs,
         "native": score.native,

@@ -5,7 +5,7 @@ Reason: activation checkpointing in a compiled function puts a random operator b
 PyTorch only; with compilers that run the graph as it is ("aot_eager") they are called with flagos
 tensors. And the check that tracing leaves autocast as it was looks at "cuda" and "cpu" alone. Both
 get flagos as one device more. Dated 2026-11, torch 2.11 to 2.14. Held by
-tests/compile/test_compile_contracts.py.
+tests/compile/test_autograd_contracts.py.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Reason: Dynamo traces calls of streams, events and devices for the device types 
 with it, and finds compiler backends of an installed distribution only by its entry points, which
 reading takes its time and a source tree does not have. Both registrations are public functions;
 when to call them is not: the modules are not loaded by `import torch`. Dated 2026-11, torch 2.11
-to 2.14. Held by tests/compile/test_compile_contracts.py.
+to 2.14. Held by tests/compile/test_dynamo_contracts.py.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ outside are traced into, down to C++ functions that it cannot follow, and each i
 So is `tensor.is_flagos` of what is computed, for which each device has a method.
 Those of torch.flagos are added to the lists by name, with the treatment that torch.cuda's and
 torch.accelerator's have. Dated 2026-11, torch 2.11 to 2.14; 2.11 has no list of the contexts that
-choose a device, and breaks there. Held by tests/compile/test_compile_contracts.py.
+choose a device, and breaks there. Held by tests/compile/test_dynamo_contracts.py.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ one fake storage under another device's name, which is what alias analysis of a 
 A FakeTensor is made over another's meta tensor instead, as FakeTensorMode makes its own. And while
 that mode is on, it sees each tensor that C++ makes of another, and refuses real ones: a graph's
 constants are tensors of the device wherever there is a GPU. Dated 2026-11, torch 2.11 to 2.14. Held
-by tests/compile/test_compile_contracts.py.
+by tests/compile/test_fake_tensor_contracts.py.
 """
 
 from __future__ import annotations
