@@ -2,9 +2,9 @@
 
     python ci/hardware/cuda_all.py OUTPUT_FOLDER PART [...] [--seconds N] [--wheel F] [--pack F]
 
-A part is one visit: `checks` (databases, kernels, programs, tests), `figures` (the benchmarks of
-eager work), `compiled` (the compiler's graphs and benchmarks), `operators` (PyTorch's operators
-compiled), `core` (the core without the plugin); the name of a step is that step alone. Each visit
+A part is about one visit: `checks` (tests, kernels, programs, the compiler's graphs), `databases`
+(PyTorch's own), `operators` (its operators compiled), `figures` and `compiled-figures` (the
+benchmarks), `core` (the core without the plugin); the name of a step is that step alone. Each visit
 builds and installs first; with `--wheel`, a core built on such a machine before is installed
 instead. Steps that do not disturb each other run side by side; figures are taken alone. What an
 earlier visit finished is passed by, and what it began goes on, if its OUTPUT_FOLDER is given again.
@@ -32,14 +32,10 @@ STEPS = {step.name: step for part in (cuda_core, cuda_plugin, cuda_compile) for 
 WITHOUT_PLUGIN = {step.name for step in cuda_core.STEPS}
 
 PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "checks": (
-        ("flagos", *cuda_plugin.NATIVE_RUNS),
-        ("compared",),
-        ("kernels", "programs"),
-        ("tests",),
-    ),
+    "checks": (("tests",), ("kernels", "programs"), ("smoke-flagos", "smoke-cuda"), ("graphs",)),
+    "databases": (("flagos", *cuda_plugin.NATIVE_RUNS), ("compared",)),
     "figures": (("bench",),),
-    "compiled": (("smoke-flagos", "smoke-cuda"), ("graphs",), ("bench-compile",)),
+    "compiled-figures": (("bench-compile",),),
     "operators": (("operators-flagos", "operators-cuda"), ("operators-compared",)),
     "core": (("unit", "op_db"), ("delegate",), ("flaggems",)),
 }
