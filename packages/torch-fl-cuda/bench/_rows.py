@@ -52,6 +52,8 @@ class Row:
 
     `limit_s` bounds the row's time in one run; what is left then is measured by the next one.
     `pair_s` is what a pair of its processes is taken to need before one has been timed.
+    `together`: both sides are built and warmed at the same time; else one after the other, as is
+    right where algorithms are chosen by their time on the device.
     `tolerance` is how far the results of both sides may be apart, relatively; bit for bit at 0.
     """
 
@@ -64,6 +66,7 @@ class Row:
     limit_s: float
     unit: str = "ms per step"
     pair_s: float = 40.0
+    together: bool = False
     tolerance: float = 0.0
 
 
@@ -128,7 +131,7 @@ ROWS: tuple[Row, ...] = (
             ),
             _PEAK,
         ),
-        {**_QWEN, "prompt": 32, "tokens": 128, "warm": 1, "turns": 5, "steps": 1},
+        {**_QWEN, "prompt": 32, "tokens": 128, "warm": 1, "turns": 3, "steps": 1},
         {**_TINY_QWEN, **_TINY_TURNS, "prompt": 4, "tokens": 6},
         limit_s=300,
         unit="ms per token",

@@ -127,7 +127,7 @@ class Child:
 
     def started(self, deadline: float) -> dict[str, Any]:
         """What the child says when its device has worked for the first time."""
-        found = self._answer("its start", deadline)
+        found = self.answer("its start", deadline)
         if found["target"] != self.side.target:
             raise ChildError(
                 f"{self.side.device} runs {found['target']} kernels, not {self.side.target}'s: "
@@ -137,12 +137,16 @@ class Child:
 
     def ask(self, word: str, deadline: float) -> dict[str, Any]:
         """One word to the child and its answer. Raises ChildError and UnavailableError."""
+        self.tell(word)
+        return self.answer(word, deadline)
+
+    def tell(self, word: str) -> None:
+        """One word to the child, whose `answer` is to be asked for before the next one."""
         try:
             self._words.write(f"{word}\n".encode())
             self._words.flush()
         except BrokenPipeError:
             pass  # it is dead; reading its answer says so
-        return self._answer(word, deadline)
 
     def finished(self, deadline: float) -> dict[str, Any]:
         """The child's last answer; a child that does not end well after it is an error too."""
@@ -157,7 +161,8 @@ class Child:
             raise ChildError(f"torch_fl and the {self.side.name} side: {found['activated']}")
         return found
 
-    def _answer(self, what: str, deadline: float) -> dict[str, Any]:
+    def answer(self, what: str, deadline: float) -> dict[str, Any]:
+        """The next line that the child says. Raises ChildError and UnavailableError."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._answers, selectors.EVENT_READ)
             while b"\n" not in self._read:

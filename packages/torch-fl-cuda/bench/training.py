@@ -4,8 +4,8 @@
 
 They are rows of `./dev bench cuda`; this runs only them. The two processes of a pair live at the
 same time and work one after the other, in random order: what changes on the machine while they do
-meets both sides. Each pair has new processes. Building and warming are not measured, and happen
-one after the other too: while cuDNN tries its algorithms nothing else may be on the device.
+meets both sides. Each pair has new processes. Building and warming happen one after the other too,
+unless the row says otherwise: while cuDNN tries its algorithms nothing else may be on the device.
 """
 
 from __future__ import annotations
@@ -99,9 +99,13 @@ def measure_pair(row: Row, plan: Plan, number: int, deadline: float) -> tuple[di
         for name, child in children.items():
             said = child.started(deadline)
             ends[name] |= {key: round(said[key], 3) for key in ("start_s", "import_s")}
-        for name in rng.sample(sorted(children), 2):
-            said = children[name].ask("build", deadline)
-            ends[name] |= {"first": said["first"], "note": said["note"]}
+        order = rng.sample(sorted(children), 2)
+        for names in (order,) if row.together else ([name] for name in order):
+            for name in names:
+                children[name].tell("build")
+            for name in names:
+                said = children[name].answer("build", deadline)
+                ends[name] |= {"first": said["first"], "note": said["note"]}
         turns = _turns(children, size, rng, deadline)
         for name, child in children.items():
             said = child.finished(deadline)

@@ -8,6 +8,7 @@ One word a line comes in; one JSON object a line goes out, for the start and for
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import json
 import os
@@ -65,6 +66,16 @@ class Side:
             "target": self._target(),
             "environment": self._environment(),
         }
+
+    def prepare(self) -> None:
+        """Imports what the workload needs: in both processes of a pair at the same time, since no
+        word is waited for. What goes wrong is the answer to `build`, which imports it again."""
+        import _workloads
+
+        name = self._spec["workload"]
+        if name:
+            with contextlib.suppress(Exception):
+                _workloads.prepare(name)
 
     def build(self) -> dict[str, Any]:
         """Builds, and warms with as many steps as the size says."""
@@ -145,6 +156,7 @@ class Side:
 def serve(side: Side, lines: TextIO, say: Callable[[dict[str, Any]], None]) -> None:
     """Answers each line until the last one, `finish`."""
     say(side.start())
+    side.prepare()
     for line in lines:
         word = line.strip()
         answer = {

@@ -28,6 +28,11 @@ def transformers() -> Any:
     return package
 
 
+def prepare() -> None:
+    """Imports transformers, which takes longer than all else before the first step."""
+    transformers()
+
+
 def _in_bfloat16(device: torch.device, make: Any) -> Any:
     """A model made on the device in the dtype it keeps: nothing wider counts in the peak."""
     before = torch.get_default_dtype()

@@ -39,6 +39,12 @@ class Workload:
     reports: Callable[[], dict[str, float]] | None = None
 
 
+def prepare(name: str) -> None:
+    """Imports what the named row's workload needs; a module's `prepare` imports further packages."""
+    module = importlib.import_module(BUILT_IN[name].partition(":")[0])
+    getattr(module, "prepare", lambda: None)()
+
+
 def build(name: str, device: torch.device, size: dict[str, Any]) -> Workload:
     """The named row's workload; its random numbers are drawn on the device, from seed 0."""
     module, _, function = BUILT_IN[name].partition(":")
