@@ -9,8 +9,10 @@ import math
 
 import pytest
 import torch
+from functorch.compile import make_boxed_func
 from parity import uneven
 from pretend_device.processes import on_pretend_device
+from torch._dynamo.backends.common import aot_autograd
 from torch.nn import functional
 from torch.nn.attention import SDPBackend
 
@@ -121,7 +123,15 @@ def test_attention_takes_what_the_target_takes() -> None:
     target.choice = SDPBackend.EFFICIENT_ATTENTION
     _compare(target, 5, booleans)
     assert target.mask.shape == (2, 3, 5, 7)
-    assert target.mask.stride(-2) % 16 == 0
+    assert target.mask.stride(-2) == 8
+    for mask, strides in (
+        (uneven((5, 8))[:, :7], (0, 0, 8, 1)),  # rows that begin where they should stay
+        (uneven((5, 9))[:, :7], (0, 0, 8, 1)),
+        (uneven((7, 5)).mT, (0, 0, 8, 1)),  # a row that is no row
+        (uneven((1, 7)), (0, 0, 0, 1)),
+    ):
+        _compare(target, 5, mask)
+        assert target.mask.stride() == strides, mask.stride()
     with torch.no_grad():
         x = torch.ones(1, 2, 3, 4, device="flagos")
         functional.scaled_dot_product_attention(x, x, x)
@@ -169,3 +179,59 @@ def test_wrappers_take_the_math_path() -> None:
     expected = functional.scaled_dot_product_attention(x, x, x)
     each = torch.vmap(lambda t: functional.scaled_dot_product_attention(t, t, t))
     torch.testing.assert_close(each(x.to("flagos")).cpu(), expected)
+
+
+class Traced:
+    """The operators of each graph that is compiled with `backend`, by their names."""
+
+    def __init__(self) -> None:
+        self.graphs: list[list[str]] = []
+        self.backend = aot_autograd(fw_compiler=self._keep, bw_compiler=self._keep)
+
+    def _keep(self, graph, inputs):
+        self.graphs.append([str(n.target) for n in graph.graph.nodes if n.op == "call_function"])
+        return make_boxed_func(graph.forward)
+
+
+def _attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+    return functional.scaled_dot_product_attention(q, k, v)
+
+
+@on_pretend_device
+def test_compiled_attention_takes_what_the_target_takes() -> None:
+    """Tracers' tensors have no memory that could be shown to the target."""
+    target = Target()
+    for choice in ("flash", "efficient", "cudnn"):
+        target.choice = getattr(SDPBackend, f"{choice.upper()}_ATTENTION")
+        for mode in (torch.enable_grad, torch.no_grad, torch.inference_mode):
+            torch._dynamo.reset()
+            traced = Traced()
+            with mode():
+                q = torch.ones(2, 3, 5, 8, device="flagos", requires_grad=mode is torch.enable_grad)
+                torch.compile(_attend, backend=traced.backend)(q, q, q)
+            first, *_ = traced.graphs
+            assert f"aten._scaled_dot_product_{choice}_attention.default" in first, first
+            assert not any("bmm" in name for name in first)
+    target.choice = SDPBackend.MATH
+    torch._dynamo.reset()
+    traced = Traced()
+    torch.compile(_attend, backend=traced.backend)(q, q, q)
+    assert any("bmm" in name for name in traced.graphs[0])
+
+
+@on_pretend_device
+def test_the_choice_keeps_lengths_symbolic() -> None:
+    target = Target()
+    target.choice = SDPBackend.EFFICIENT_ATTENTION
+    traced = Traced()
+    compiled = torch.compile(
+        lambda q, mask: functional.scaled_dot_product_attention(q, q, q, mask),
+        backend=traced.backend,
+        dynamic=True,
+    )
+    for length in (5, 7, 19):
+        q = uneven((2, 3, length, 8))
+        mask = uneven((length, length))
+        expected = functional.scaled_dot_product_attention(q, q, q, mask)
+        torch.testing.assert_close(compiled(q.to("flagos"), mask.to("flagos")).cpu(), expected)
+    assert len(traced.graphs) == 1

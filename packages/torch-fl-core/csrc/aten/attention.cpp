@@ -5,9 +5,9 @@
 #include <ATen/native/transformers/attention.h>
 #include <ATen/ops/_fused_sdp_choice_ops.h>
 
+#include "aten/likeness.h"
 #include "aten/own_operators.h"
 #include "aten/plain.h"
-#include "boxing/relabeling.h"
 #include "device/kernel_scope.h"
 #include "routing/operator.h"
 
@@ -37,15 +37,16 @@ at::SDPBackend target_attention(const at::Tensor& query, const at::Tensor& key,
                                 double dropout_p, bool is_causal, std::optional<double> scale,
                                 bool enable_gqa) {
   // Some implementations give no gradient for a mask.
-  Relabeling call(Relabeling::Aliases::kWithGrad);
-  const at::Tensor target_query = call.alias(query);
-  const at::Tensor target_key = call.alias(key);
-  const at::Tensor target_value = call.alias(value);
-  const auto target_mask = mask ? std::optional(call.alias(*mask)) : std::nullopt;
-  const KernelScope scope(call.device());
-  return static_cast<at::SDPBackend>(
-      at::_ops::_fused_sdp_choice::call(target_query, target_key, target_value, target_mask,
-                                        dropout_p, is_causal, scale, enable_gqa));
+  Likenesses like(Relabeling::Aliases::kWithGrad);
+  const at::Tensor target_query = like.of(query);
+  const at::Tensor target_key = like.of(key);
+  const at::Tensor target_value = like.of(value);
+  const auto target_mask = like.of(mask);
+  const KernelScope scope(like.device());
+  // Below what tracers watch: the question is no part of what they record.
+  return static_cast<at::SDPBackend>(at::_ops::_fused_sdp_choice::redispatch(
+      c10::DispatchKeySet(target().dense), target_query, target_key, target_value, target_mask,
+      dropout_p, is_causal, scale, enable_gqa));
 }
 
 void install_attention() {

@@ -7,7 +7,7 @@
 
 namespace torch_fl {
 
-// The target's own answer for these tensors, which must be plain (aten/plain.h).
+// The target's own answer for these tensors, which must have a likeness (aten/likeness.h).
 at::SDPBackend target_attention(const at::Tensor& query, const at::Tensor& key,
                                 const at::Tensor& value, const std::optional<at::Tensor>& mask,
                                 double dropout_p, bool is_causal, std::optional<double> scale,

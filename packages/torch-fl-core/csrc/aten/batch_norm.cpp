@@ -9,9 +9,8 @@
 #include <ATen/ops/miopen_batch_norm_ops.h>
 
 #include "aten/composition.h"
+#include "aten/likeness.h"
 #include "aten/own_operators.h"
-#include "aten/plain.h"
-#include "boxing/relabeling.h"
 #include "device/kernel_scope.h"
 
 namespace torch_fl {
@@ -31,19 +30,19 @@ const Tensor& or_undefined(const OptionalTensor& tensor) {
 
 // One value per channel, or nothing. PyTorch's composition has the errors for other shapes.
 bool per_channel(const Tensor& tensor, const Tensor& input) {
-  return !tensor.defined() || (is_plain(tensor) && tensor.dim() == 1 &&
-                               tensor.size(0) == input.size(1) && tensor.is_contiguous());
+  return !tensor.defined() || (has_likeness(tensor) && tensor.dim() == 1 &&
+                               tensor.sym_size(0) == input.sym_size(1) && tensor.is_contiguous());
 }
 
 BatchNormBackend ask_target(const Tensor& input, const Tensor& weight, const Tensor& bias,
                             const Tensor& mean, const Tensor& variance, bool training, double eps) {
-  Relabeling call;
-  const Tensor x = call.alias(input);
-  const Tensor w = call.alias(weight);
-  const Tensor b = call.alias(bias);
-  const Tensor m = call.alias(mean);
-  const Tensor v = call.alias(variance);
-  const KernelScope scope(call.device());
+  Likenesses like;
+  const Tensor x = like.of(input);
+  const Tensor w = like.of(weight);
+  const Tensor b = like.of(bias);
+  const Tensor m = like.of(mean);
+  const Tensor v = like.of(variance);
+  const KernelScope scope(like.device());
   return at::native::_select_batch_norm_backend(x, w, b, m, v, training, eps);
 }
 
@@ -55,7 +54,7 @@ Results batch_norm(const Tensor& input, const OptionalTensor& weight, const Opti
   const Tensor& mean = or_undefined(running_mean);
   const Tensor& variance = or_undefined(running_var);
   auto backend = BatchNormBackend::Native;
-  if (is_plain(input) && input.dim() >= 2 && w.defined() && per_channel(w, input) &&
+  if (has_likeness(input) && input.dim() >= 2 && w.defined() && per_channel(w, input) &&
       per_channel(b, input) && per_channel(mean, input) && per_channel(variance, input)) {
     backend = ask_target(input, w, b, mean, variance, training, eps);
   }

@@ -20,8 +20,8 @@
 
 #include "aten/attention.h"
 #include "aten/composition.h"
+#include "aten/likeness.h"
 #include "aten/own_operators.h"
-#include "aten/plain.h"
 
 namespace torch_fl {
 namespace {
@@ -29,34 +29,37 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-// Elements: of a head, for flash attention; of a mask's row, for memory-efficient attention, which
-// wants rows that begin at multiples of 16 bytes in every dtype.
+// Elements: of a head, for flash attention; of a mask's rows, for memory-efficient attention. The
+// numbers are those of PyTorch's composition.
 constexpr int64_t kHeadAlignment = 8;
-constexpr int64_t kMaskAlignment = 16;
+constexpr int64_t kMaskAlignment = 8;
 
 // What the target may be asked about. PyTorch's composition has the errors for everything else.
 bool well_formed(const Tensor& query, const Tensor& key, const Tensor& value,
                  const OptionalTensor& mask) {
   for (const Tensor* tensor : {&query, &key, &value}) {
-    if (!is_plain(*tensor) || tensor->dim() < 2 || tensor->dtype() != query.dtype() ||
+    if (!has_likeness(*tensor) || tensor->dim() < 2 || tensor->dtype() != query.dtype() ||
         tensor->device() != query.device()) {
       return false;
     }
   }
-  return !mask || (is_plain(*mask) && mask->device() == query.device() &&
+  return !mask || (has_likeness(*mask) && mask->device() == query.device() &&
                    (mask->scalar_type() == at::kBool || mask->dtype() == query.dtype()));
 }
 
-Tensor pad_last(const Tensor& tensor, int64_t alignment) {
-  const int64_t over = tensor.size(-1) % alignment;
-  if (over == 0) return tensor;
-  const std::array<c10::SymInt, 2> pad{0, alignment - over};
+Tensor pad_last(const Tensor& tensor, const c10::SymInt& count) {
+  const std::array<c10::SymInt, 2> pad{0, count};
   return at::_ops::constant_pad_nd::call(tensor, pad, 0);
 }
 
-Tensor cut_last(const Tensor& tensor, int64_t size) {
-  if (tensor.size(-1) == size) return tensor;
-  return at::_ops::slice_Tensor::call(tensor, -1, 0, c10::SymInt(size), 1);
+Tensor pad_head(const Tensor& tensor) {
+  const c10::SymInt over = tensor.sym_size(-1) % kHeadAlignment;
+  return over == 0 ? tensor : pad_last(tensor, c10::SymInt(kHeadAlignment) - over);
+}
+
+Tensor cut_last(const Tensor& tensor, const c10::SymInt& size) {
+  if (tensor.sym_size(-1) == size) return tensor;
+  return at::_ops::slice_Tensor::call(tensor, -1, 0, size, 1);
 }
 
 // Up to torch 2.11 PyTorch hands cuDNN no infinity, so that a row in which nothing counts is averaged.
@@ -75,11 +78,25 @@ OptionalTensor additive(const OptionalTensor& mask, const Tensor& query, double 
   return at::_ops::where_ScalarSelf::call(*mask, 0.0, out);
 }
 
+bool has_aligned_rows(const Tensor& mask) {
+  for (int64_t d = 0; d < mask.dim() - 1; ++d) {
+    if (mask.sym_stride(d) % kMaskAlignment != 0) return false;
+  }
+  return mask.sym_stride(-1) == 1;
+}
+
+// Rows of a wider tensor. As in PyTorch's composition some elements are added in any case.
+Tensor align_rows(const Tensor& mask) {
+  const c10::SymInt width = mask.sym_size(-1);
+  return cut_last(pad_last(mask, c10::SymInt(kMaskAlignment) - width % kMaskAlignment), width);
+}
+
 // (batch, heads, queries, keys), with rows that begin where the kernel can load them.
 OptionalTensor aligned(const OptionalTensor& mask, const Tensor& query, const Tensor& key) {
   if (!mask) return mask;
-  const Tensor rows = cut_last(pad_last(*mask, kMaskAlignment), mask->size(-1));
-  const std::array<c10::SymInt, 4> shape{query.size(0), query.size(1), query.size(2), key.size(2)};
+  const Tensor rows = has_aligned_rows(*mask) ? *mask : align_rows(*mask);
+  const std::array<c10::SymInt, 4> shape{query.sym_size(0), query.sym_size(1), query.sym_size(2),
+                                         key.sym_size(2)};
   return at::_ops::expand::call(rows, shape, false);
 }
 
@@ -95,11 +112,11 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
                         (query.requires_grad() || key.requires_grad() || value.requires_grad());
   switch (choice) {
     case at::SDPBackend::flash_attention: {
-      const int64_t width = query.size(-1);  // the scale is that of heads as they are, unpadded
+      // The scale is that of heads as they are, unpadded.
+      const int64_t width = query.sym_size(-1).guard_int(__FILE__, __LINE__);
       const double factor = scale.value_or(1 / std::sqrt(static_cast<double>(width)));
       const auto results = at::_ops::_scaled_dot_product_flash_attention::call(
-          pad_last(query, kHeadAlignment), pad_last(key, kHeadAlignment),
-          pad_last(value, kHeadAlignment), dropout_p, is_causal, false, factor);
+          pad_head(query), pad_head(key), pad_head(value), dropout_p, is_causal, false, factor);
       return cut_last(std::get<0>(results), width);
     }
     case at::SDPBackend::efficient_attention:

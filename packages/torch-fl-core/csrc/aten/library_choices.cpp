@@ -20,6 +20,7 @@
 #include <ATen/ops/unsqueeze_ops.h>
 
 #include "aten/composition.h"
+#include "aten/likeness.h"
 #include "aten/own_operators.h"
 #include "aten/plain.h"
 #include "boxing/relabeling.h"
@@ -38,11 +39,11 @@ Tensor grid_sampler(const Tensor& input, const Tensor& grid, int64_t interpolati
   const bool supported =
       static_cast<GridSamplerInterpolation>(interpolation) == GridSamplerInterpolation::Bilinear &&
       static_cast<GridSamplerPadding>(padding) == GridSamplerPadding::Zeros && align_corners;
-  if (supported && is_plain(input) && is_plain(grid)) {
+  if (supported && has_likeness(input) && has_likeness(grid)) {
     bool taken = false;
     {
-      Relabeling call;
-      taken = cond_cudnn_grid_sampler(call.alias(input), call.alias(grid));
+      Likenesses like;
+      taken = cond_cudnn_grid_sampler(like.of(input), like.of(grid));
     }
     if (taken) return at::_ops::cudnn_grid_sampler::call(input, grid);
   }

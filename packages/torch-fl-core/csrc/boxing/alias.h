@@ -54,16 +54,10 @@ class AliasImpl final : public c10::TensorImpl {
   // Makes a light alias a full one. `source` is the tensor it was made from.
   void complete(const c10::TensorImpl& source) {
     if (!borrows_) return;
-    own();
+    borrows_ = false;  // whoever holds it beyond the call needs it to hold its memory
+    c10::raw::intrusive_ptr::incref(storage_.unsafeGetStorageImpl());
     key_set_ = key_set_ | (source.key_set() & kAutogradKeys);
     version_counter_ = source.version_counter();
-  }
-
-  // Whoever holds the alias beyond the call needs it to hold its memory.
-  void own() {
-    if (!borrows_) return;
-    borrows_ = false;
-    c10::raw::intrusive_ptr::incref(storage_.unsafeGetStorageImpl());
   }
 
   // Makes `result`, a tensor of the target nobody else holds, a flagos tensor over `storage`.

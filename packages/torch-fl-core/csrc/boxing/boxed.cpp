@@ -220,10 +220,8 @@ template <DispatchKey kKey>
 void fallback(const c10::OperatorHandle& handle, torch::jit::Stack* stack) {
   std::optional<routing::Observation> observation;
   if (C10_UNLIKELY(routing::watched())) {
-    const auto arguments =
-        c10::ArrayRef<IValue>(*stack).slice(stack->size() - handle.schema().arguments().size());
     observation.emplace(routing::bystander(handle, kKey), routing::name_of(routing::Route::kBoxing),
-                        routing::call_device(arguments));
+                        routing::call_device(routing::arguments_of(handle, *stack)));
   }
   run_unknown(handle, kKey, stack);
 }

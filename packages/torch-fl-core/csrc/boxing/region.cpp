@@ -35,15 +35,21 @@ at::Tensor Region::enter(const at::Tensor& tensor, bool written) {
   return at::Tensor(std::move(alias));
 }
 
-at::Tensor Region::original_of(const c10::TensorImpl* alias) {
-  if (entered_.empty()) {
+const Region::Input* Region::input_of(const c10::intrusive_ptr_target* part) {
+  if (input_of_.empty()) {
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      entered_.emplace(inputs_[i].alias._unsafe_get_target(), i);
+      input_of_.emplace(inputs_[i].alias._unsafe_get_target(), i);
+      input_of_.emplace(inputs_[i].twin._unsafe_get_target(), i);
     }
   }
-  const auto found = entered_.find(alias);
-  if (found == entered_.end()) return {};
-  auto original = inputs_[found->second].original.lock();
+  const auto found = input_of_.find(part);
+  return found == input_of_.end() ? nullptr : &inputs_[found->second];
+}
+
+at::Tensor Region::original_of(const c10::TensorImpl* alias) {
+  const Input* input = input_of(alias);
+  if (input == nullptr) return {};
+  auto original = input->original.lock();
   return original ? at::Tensor(std::move(original)) : at::Tensor();
 }
 
@@ -51,15 +57,10 @@ c10::Storage Region::known(c10::StorageImpl* twin) {
   for (const auto& storage : made_) {
     if (held_twin(storage.unsafeGetStorageImpl()) == twin) return storage;
   }
-  if (input_of_.empty()) {
-    for (size_t i = 0; i < inputs_.size(); ++i) {
-      input_of_.emplace(inputs_[i].twin._unsafe_get_target(), i);
-    }
-  }
-  const auto found = input_of_.find(twin);
-  if (found == input_of_.end()) return {};
+  const Input* input = input_of(twin);
+  if (input == nullptr) return {};
   // Expired where the caller has given its tensor up; the memory lives on in the result.
-  auto storage = inputs_[found->second].storage.lock();
+  auto storage = input->storage.lock();
   return storage ? c10::Storage(std::move(storage)) : c10::Storage();
 }
 

@@ -51,6 +51,8 @@ class FLAGOS_API Region {
     at::Tensor written;  // the alias, where the region may write to it
   };
   void write_back(const Input& input);
+  // The first input with this alias or twin; null where there is none.
+  const Input* input_of(const c10::intrusive_ptr_target* part);
   // The caller's tensor that `alias` was made of, if it is one and the caller still has it.
   at::Tensor original_of(const c10::TensorImpl* alias);
   // The flagos storage over `twin`, if the caller or an earlier result has one.
@@ -58,9 +60,8 @@ class FLAGOS_API Region {
 
   KernelScope kernel_;
   c10::SmallVector<Input, 8> inputs_;
-  // Inputs by twin and by alias, filled when they are needed.
-  ska::flat_hash_map<const c10::StorageImpl*, size_t> input_of_;
-  ska::flat_hash_map<const c10::TensorImpl*, size_t> entered_;
+  // Inputs by their aliases and by their twins, filled when it is needed.
+  ska::flat_hash_map<const c10::intrusive_ptr_target*, size_t> input_of_;
   std::vector<c10::Storage> made_;
   std::vector<std::pair<c10::TensorImpl*, at::Tensor>> held_;
   std::vector<std::pair<const void*, uint64_t>> opened_;  // FLAGOS_HOST_GUARD only

@@ -1,52 +1,34 @@
 // Owns: the dtype of a call, which dtype conditions of routes speak about: that of the first tensor
 // in the order of the schema, else of a dtype argument, else the default dtype.
 #pragma once
-#include <ATen/core/IListRef.h>
-#include <ATen/core/List.h>
-#include <ATen/core/Tensor.h>
-#include <ATen/core/ivalue.h>
+#include <ATen/core/function_schema.h>
 #include <c10/core/DefaultDtype.h>
-#include <c10/util/ArrayRef.h>
 
-#include <optional>
+#include "routing/call_arguments.h"
 
 namespace torch_fl::routing {
 
+inline std::optional<at::ScalarType> dtype_of(const at::Tensor& tensor) {
+  return tensor.scalar_type();
+}
+
 class DtypeFinder {
  public:
-  void see(const at::Tensor& tensor) {
-    if (!tensor_ && tensor.defined()) tensor_ = tensor.scalar_type();
-  }
-  void see(const std::optional<at::Tensor>& tensor) {
-    if (tensor) see(*tensor);
-  }
-  void see(at::TensorList list) {
-    for (const auto& tensor : list) see(tensor);
-  }
-  void see(const at::ITensorListRef& list) {
-    for (const auto& tensor : list) see(tensor);
-  }
   void see(std::optional<at::ScalarType> dtype) {
     if (!argument_) argument_ = dtype;
   }
-  void see(const c10::IValue& value) {
-    if (value.isTensor()) {
-      see(value.toTensor());
-    } else if (value.isTensorList()) {
-      const auto list = value.toTensorList();
-      for (size_t i = 0; i < list.size() && !tensor_; ++i) see(at::Tensor(list.get(i)));
-    }
-  }
   template <class T>
-  void see(const T&) {}  // nothing that has a dtype
+  void see(const T& argument) {
+    tensor_.see(argument);
+  }
 
   at::ScalarType found() const {
-    if (tensor_) return *tensor_;
+    if (tensor_.found()) return *tensor_.found();
     return argument_ ? *argument_ : c10::get_default_dtype_as_scalartype();
   }
 
  private:
-  std::optional<at::ScalarType> tensor_;
+  FirstTensor<dtype_of> tensor_;
   std::optional<at::ScalarType> argument_;
 };
 

@@ -220,26 +220,27 @@ void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::ji
     std::fputs(line.c_str(), stderr);
   }
   const auto& schema = handle.schema();
-  const size_t base = stack->size() - schema.arguments().size();
+  const auto arguments = arguments_of(handle, *stack);  // not to be read when the call has been made
   if (handle.operator_name().name.starts_with("aten::_foreach_") &&
-      writes_one_twice(schema, c10::ArrayRef<c10::IValue>(*stack).slice(base))) {
+      writes_one_twice(schema, arguments)) {
     // PyTorch's decomposition works tensor by tensor, and each of its operators comes here again.
-    Uncounted uncounted(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
+    Uncounted uncounted(handle, arguments);
     handle.redispatchBoxed(c10::DispatchKeySet(kComposition), stack);
     uncounted.count();
     return;
   }
-  const auto device = call_device(c10::ArrayRef<c10::IValue>(*stack).slice(base));
-  const bool placed = names_device(c10::ArrayRef<c10::IValue>(*stack).slice(base));
-  bool astray = device >= 0 && led_by_cpu(c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  const auto device = call_device(arguments);
+  const bool placed = names_device(arguments);
+  bool astray = device >= 0 && led_by_cpu(arguments);
   // Of the same arguments; it says which of them are written.
-  const auto kernel = on_copies(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  const auto kernel = on_copies(handle, arguments);
   size_t bytes = 0;
-  Uncounted uncounted(handle, c10::ArrayRef<c10::IValue>(*stack).slice(base));
+  Uncounted uncounted(handle, arguments);
   std::optional<FallingBack> falling_back(std::in_place);
-  for (size_t i = base; i < stack->size(); ++i) {
-    auto& value = (*stack)[i];
-    const auto& argument = kernel.schema().arguments()[i - base];
+  const size_t base = stack->size() - arguments.size();
+  for (size_t i = 0; i < arguments.size(); ++i) {
+    auto& value = (*stack)[base + i];
+    const auto& argument = kernel.schema().arguments()[i];
     replace_generator(value, *argument.type(), device, handle);
     const auto* alias = argument.alias_info();
     const bool comes_back = alias != nullptr && alias->isWrite();

@@ -14,11 +14,6 @@ namespace {
 thread_local bool t_refused = false;
 Boxing g_boxing{};
 
-c10::ArrayRef<c10::IValue> arguments_of(const c10::OperatorHandle& handle,
-                                        const torch::jit::Stack& stack) {
-  return c10::ArrayRef<c10::IValue>(stack).slice(stack.size() - handle.schema().arguments().size());
-}
-
 // False where the kernel says that it does not support this call.
 bool run_kernel(Operator& op, const Step& step, torch::jit::Stack* stack) {
   t_refused = false;  // a kernel that somebody called as a function may have left it
