@@ -117,6 +117,7 @@ def _install_compiler() -> None:
         decompositions,
         dynamo,
         failures,
+        fake_results,
         inductor,
         packages,
         triton_compile,
@@ -127,7 +128,8 @@ def _install_compiler() -> None:
     dynamo.install()
     aot_autograd.install()
     inductor.install(_compiler("regions"))
-    decompositions.install(_compiler("decompositions"))
+    decompositions.install(_compiler("target_names"))
+    fake_results.install(_compiler("target_names"))
     failures.install(_compiler("fallback"))  # outermost: after what changes the same function
     caches.install(_compiler("cache_key"))
     packages.install(_compiler("packages"))

@@ -33,7 +33,7 @@ ASKING = frozenset(
 
 
 class Decompositions(Protocol):
-    """torch_fl.compile.decompositions."""
+    """torch_fl.compile.target_names."""
 
     def on_target(self, decomposition: Callable[..., Any]) -> Callable[..., Any]:
         """The decomposition, which sees the target's tensors in flagos' place."""

@@ -1,4 +1,5 @@
-"""Owns: decompositions that ask for the device by name, of flagos tensors: in the target's name.
+"""Owns: functions of PyTorch's that ask traced tensors for the device by name, such as some
+decompositions: answered in the target's name where the device is flagos.
 
 So what is traced is what a graph of the target's own would be. Only the names are other ones: what
 goes in, what comes out and what stands in the graph is flagos' again afterwards.
@@ -20,15 +21,22 @@ from torch_fl.compile.regions import to_target
 from torch_fl.compile.renaming import FLAGOS, Renaming
 
 
-def on_target(decomposition: Callable[..., Any]) -> Callable[..., Any]:
-    """`decomposition`, which sees flagos tensors that are traced as the target's. Those of several
+def type_of(name: str) -> str:
+    """The type of the device whose results a device of type `name` gives."""
+    if name != FLAGOS or target.is_triton_device():
+        return name
+    return to_target().device(torch.device(name)).type
+
+
+def on_target(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, which sees flagos tensors that are traced as the target's. Those of several
     flagos devices stay as they are: which one a result is on could not be told."""
 
-    @functools.wraps(decomposition)
+    @functools.wraps(function)
     def renamed(*args: Any, **kwargs: Any) -> Any:
         device = _device((args, kwargs))
         if device is None or target.is_triton_device():
-            return decomposition(*args, **kwargs)
+            return function(*args, **kwargs)
         there = to_target()
         back = Renaming(there.device(device).type, FLAGOS, index=device.index or 0)
         tracer = Tracer()
@@ -50,7 +58,7 @@ def on_target(decomposition: Callable[..., Any]) -> Callable[..., Any]:
             return other
 
         renamed_args, renamed_kwargs = pytree.tree_map(enter, (args, kwargs))
-        result = decomposition(*renamed_args, **renamed_kwargs)
+        result = function(*renamed_args, **renamed_kwargs)
         for node in tracer.new_nodes():
             back.node(node)
         return pytree.tree_map(leave, result)
