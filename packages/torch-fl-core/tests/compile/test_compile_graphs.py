@@ -21,7 +21,7 @@ from torch_fl.testing.compiled.program import Graph, Place, Program, all_graphs,
 
 GRAPHS = all_graphs()
 # What Inductor need not be asked for: Dynamo leaves these functions as they are.
-NOT_COMPILED = {"devices/default-device", "devices/sparse", *(["devices/chosen"] if OLD else [])}
+NOT_COMPILED = {"devices/default-device", "devices/sparse"}
 
 
 def parameters(graphs: dict[str, Graph]) -> list[Any]:

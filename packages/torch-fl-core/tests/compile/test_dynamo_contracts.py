@@ -7,9 +7,7 @@ import inspect
 from typing import Any
 
 import torch
-import torch._dynamo.variables.ctx_manager as contexts
 import torch._inductor.compile_fx
-from releases import OLD
 from torch._dynamo import device_interface, trace_rules
 from torch._dynamo.backends import registry
 from torch._dynamo.variables import tensor as tensors
@@ -69,7 +67,6 @@ def test_dynamos_lists_have_flagos_functions() -> None:
         assert handlers.get(getattr(flagos, name)) is theirs, name
     classes = user_defined.UserDefinedClassVariable._in_graph_classes()
     assert {flagos.Stream, flagos.Event} <= classes
-    assert OLD or hasattr(contexts, "register_device_context_manager")
 
 
 def test_the_current_device_is_guarded() -> None:

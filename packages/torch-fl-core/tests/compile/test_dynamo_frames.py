@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from releases import not_in_old
 from torch._dynamo import trace_rules, utils
 
 import torch_fl
@@ -58,7 +57,6 @@ def test_calls_that_break_a_graph_are_not_compiled() -> None:
     assert files == {__file__}
 
 
-@not_in_old("no contexts of a device module are traced")
 def test_contexts_are_followed() -> None:
     def function(x: torch.Tensor) -> torch.Tensor:
         with torch.flagos.amp.autocast(dtype=torch.bfloat16):

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from torch_fl._compat.compiler import dynamo_calls, dynamo_frames, dynamo_streams
+from torch_fl._compat.compiler import dynamo_calls, dynamo_contexts, dynamo_frames, dynamo_streams
 from torch_fl._compat.importing import when_imported
 
 __all__ = ["install"]
@@ -22,6 +22,7 @@ def install() -> None:
     when_imported("torch._dynamo.backends.registry", _register_backend)
     when_imported("torch._dynamo.device_interface", _register_interface)
     dynamo_calls.install()
+    dynamo_contexts.install()
     dynamo_frames.install()
     dynamo_streams.install()
 

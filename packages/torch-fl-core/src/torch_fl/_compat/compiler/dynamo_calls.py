@@ -5,8 +5,8 @@ that it takes as constants, puts into the graph or handles itself; the functions
 outside are traced into, down to C++ functions that it cannot follow, and each is a graph break.
 So is `tensor.is_flagos` of what is computed, for which each device has a method.
 Those of torch.flagos are added to the lists by name, with the treatment that torch.cuda's and
-torch.accelerator's have. Dated 2026-11, torch 2.11 to 2.14; 2.11 has no list of the contexts that
-choose a device, and breaks there. Held by tests/compile/test_dynamo_contracts.py.
+torch.accelerator's have. dynamo_contexts.py has `with torch.flagos.device(...)`. Dated 2026-11,
+torch 2.11 to 2.14. Held by tests/compile/test_dynamo_contracts.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ def install() -> None:
     when_imported("torch._dynamo.utils", _add_constants)
     when_imported("torch._dynamo.variables.torch", _add_handlers)
     when_imported("torch._dynamo.variables.user_defined", _add_classes)
-    when_imported("torch._dynamo.variables.ctx_manager", _add_contexts)
     when_imported("torch._dynamo.variables.tensor", _add_attributes)
 
 
@@ -100,24 +99,3 @@ def _add_attributes(module: Any) -> None:
         return None if self.device is None else constant.create(self.device.type == "flagos")
 
     module.TensorVariable.method_attr_is_flagos = is_flagos
-
-
-def _add_contexts(module: Any) -> None:
-    register = getattr(module, "register_device_context_manager", None)
-    if register is None:
-        return
-
-    class FlagosDeviceVariable(module.GenericDeviceVariable):  # type: ignore[misc]
-        """`with torch.flagos.device(index):`"""
-
-        _exchange_fn = staticmethod(_flagos()._exchange_device)
-        _maybe_exchange_fn = staticmethod(_flagos()._maybe_exchange_device)
-        _get_device_index_fn = staticmethod(_flagos()._get_device_index)
-
-        def module_name(self) -> str:
-            return "torch.flagos"
-
-        def python_type(self) -> Any:
-            return _flagos().device
-
-    register(_flagos().device, FlagosDeviceVariable)
