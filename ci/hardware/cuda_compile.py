@@ -55,7 +55,8 @@ def _size(file: Path) -> int:
 
 
 def _graphs(job: Job) -> int:
-    """What is good natively is good on flagos, with no graph break more, and nothing is missing."""
+    """What is good natively is good on flagos, with no graph break more and compiled from the same
+    operators, and nothing is missing."""
     flagos, cuda = (
         [str(path) for path in sorted(job.output.glob(f"graphs-{device}-*.jsonl"))]
         for device in ("flagos", "cuda")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from torch_fl.testing.compiled import __main__ as commands
-from torch_fl.testing.compiled import side_by_side
+from torch_fl.testing.compiled import known, side_by_side
 from torch_fl.testing.compiled.execution import Result
-from torch_fl.testing.compiled.program import Graph, Program
+from torch_fl.testing.compiled.program import Graph, Program, all_graphs
 from torch_fl.testing.compiled.results import LEFT_OUT, Results
 
 NAMES = ("a/first", "a/second", "b/third")
@@ -124,6 +124,9 @@ def _record(verdict: str = "equal", breaks: int = 0) -> dict[str, Any]:
         (_record(breaks=2), _record(breaks=1), "a/first: 2 breaks, natively 1"),
         (_record(LEFT_OUT), _record(LEFT_OUT), ""),
         (_record(LEFT_OUT), _record(), "a/first: left out, natively equal"),
+        (_record(), {**_record(LEFT_OUT), "device": "cuda"}, "a/first: equal, natively left out"),
+        (_record(), {**_record(LEFT_OUT), "device": "cpu"}, ""),
+        (_record("raises"), {**_record(LEFT_OUT), "device": "cpu"}, "a/first: raises ['why']"),
         (None, _record(), "a/first: not run on flagos"),
         (_record(), None, "a/first: not run natively"),
     ],
@@ -144,3 +147,62 @@ def test_files_are_compared_by_all_graphs_that_there_are(
     assert commands.main(["--merge", *files[:2], "--against", *files[:2]]) == 0
     with pytest.raises(SystemExit):
         commands.main(["--merge", files[0]])
+
+
+# -- operators
+
+
+def _made_of(device: str = "cuda:0", **operators: int) -> dict[str, Any]:
+    return {**_record(), "device": device, "operators": operators}
+
+
+FLASH = _made_of(flash=1, mul=2)
+WRITTEN_OUT = _made_of("flagos", bmm=2, mul=2)
+FOUND = "\n         - bmm: 2, natively 0\n         - flash: 0, natively 1"
+
+
+def _compared(flagos: dict[str, Any], native: dict[str, Any]) -> side_by_side.Operators:
+    return side_by_side.compared_operators(["a/first"], {"a/first": flagos}, {"a/first": native})
+
+
+def test_other_operators_are_told_by_name() -> None:
+    assert _compared(WRITTEN_OUT, FLASH).wrong == ["a/first: other operators" + FOUND]
+    assert _compared({**FLASH, "device": "flagos"}, FLASH) == side_by_side.Operators()
+
+
+@pytest.mark.parametrize("verdict", ["raises", "differs", LEFT_OUT])
+def test_operators_count_where_pytorch_itself_is_right(verdict: str) -> None:
+    assert _compared(WRITTEN_OUT, {**FLASH, "verdict": verdict}) == side_by_side.Operators()
+
+
+def test_operators_that_are_known_to_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(known, "ON_ACCELERATORS", {"a/first": "of this test"})
+    assert _compared(WRITTEN_OUT, FLASH) == side_by_side.Operators(known=["a/first"])
+    on_the_cpu = _compared(WRITTEN_OUT, {**FLASH, "device": "cpu"})
+    assert on_the_cpu.wrong == ["a/first: other operators" + FOUND]
+    no_more = _compared(FLASH, FLASH)
+    assert no_more.wrong == ["a/first: the native operators, and listed as others: of this test"]
+
+
+def test_what_is_known_is_of_graphs_that_there_are() -> None:
+    assert known.ON_HOST.items() >= known.ON_ACCELERATORS.items()
+    for name, reason in known.ON_HOST.items():
+        assert all_graphs()[name].name == name
+        assert reason
+
+
+def test_other_operators_fail_a_comparison(
+    execution: Execution, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flagos, native, older = (tmp_path / name for name in ("flagos", "native", "older"))
+    _write(flagos, *({"name": name, **WRITTEN_OUT} for name in NAMES))
+    _write(native, *({"name": name, **(WRITTEN_OUT, FLASH)[name == "a/second"]} for name in NAMES))
+    _write(older, *({"name": name, **_record()} for name in NAMES))
+    assert commands.main(["--merge", str(flagos), "--against", str(native)]) == 1
+    said = capsys.readouterr().out
+    assert f"a/second: other operators{FOUND}\n1 have other operators than natively\n" in said
+    assert commands.main(["--merge", str(native), "--against", str(native)]) == 0
+    assert "0 have other operators than natively\n" in capsys.readouterr().out
+    # Files from before operators were kept.
+    assert commands.main(["--merge", str(flagos), "--against", str(older)]) == 0
+    assert "3 were not compared by operators" in capsys.readouterr().out

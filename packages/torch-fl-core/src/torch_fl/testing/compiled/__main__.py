@@ -16,7 +16,7 @@ import torch
 from .execution import GOOD, Result, execute
 from .program import Graph, all_graphs
 from .results import LEFT_OUT, Results, crashed, read
-from .side_by_side import wrong
+from .side_by_side import compared_operators, wrong
 
 DEVICE_LOST = 3
 """Exit status: a graph has made the device unusable for this process, others are left."""
@@ -157,8 +157,16 @@ def _compare(flagos_files: list[Path], native_files: list[Path]) -> int:
     flagos, native = read(flagos_files), read(native_files)
     for where, records in (("on flagos", flagos), ("natively", native)):
         print(f"{len(records)} graphs {where}: {_counts(records.values())}")
-    said = wrong(all_graphs(), flagos, native)
-    print(*said, f"{len(said)} are not as natively", sep="\n")
+    graphs = all_graphs()
+    operators = compared_operators(graphs, flagos, native)
+    said = [*wrong(graphs, flagos, native), *operators.wrong]
+    for line in said:
+        print(line)
+    if operators.unknown:
+        print(f"{len(operators.unknown)} were not compared by operators: a file says none of them")
+    known = f", {len(operators.known)} as is known" if operators.known else ""
+    print(f"{len(operators.wrong)} have other operators than natively{known}")
+    print(f"{len(said)} are not as natively")
     return 1 if said else 0
 
 

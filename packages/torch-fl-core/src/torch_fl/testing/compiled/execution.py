@@ -13,6 +13,7 @@ from torch._dynamo.utils import counters
 from torch.utils import _pytree as pytree
 
 from .comparison import differences
+from .operators import counted
 from .program import Graph, Place, Program
 
 __all__ = ["GOOD", "RAISES", "Result", "execute"]
@@ -26,7 +27,8 @@ class Result:
     """What came out. `verdict`: "equal" to the last bit, "close", "differs" or "raises"; the first
     two are good. `breaks`: graph breaks. `inductor`: graphs that Inductor compiled, or found in its
     cache. `seconds`: of the compiled run, with compilation and comparison. `limit`: why PyTorch
-    itself may do it wrong, whatever the verdict."""
+    itself may do it wrong, whatever the verdict. `operators`: how often Inductor's graphs hold
+    each, None where the compiled run raises."""
 
     name: str
     device: str
@@ -36,6 +38,7 @@ class Result:
     inductor: int = 0
     notes: list[str] = dataclasses.field(default_factory=list)
     limit: str = ""
+    operators: dict[str, int] | None = None
 
     @property
     def good(self) -> bool:
@@ -58,9 +61,10 @@ def execute(graph: Graph, device: str, backend: str = "inductor") -> Result:
     try:
         program = graph.build(Place(device, graph.name))
         compiled = _compiled(program, backend)
-        with torch._inductor.config.patch(program.settings):
+        with torch._inductor.config.patch(program.settings), counted() as operators:
             got = _run(program, compiled)
             again = _run(program, compiled) if program.random else None
+        result.operators = dict(sorted(operators.items()))
         equal, notes = _compare(program, got, again, expected)
     except Exception as error:
         result.notes = [_said(error)]

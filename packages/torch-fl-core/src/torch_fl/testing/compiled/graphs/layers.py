@@ -184,3 +184,31 @@ def _(at: Place) -> Program:
     return Program(
         attention, [(at.normal(2, 2, 8, 16), at.normal(2, 2, 8, 16), mask)], tolerance=1e-4
     )
+
+
+@graph("layers/attention-half")
+def _(at: Place) -> Program:
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+
+    given = tuple(at.normal(2, 2, 8, 16, dtype=torch.float16, grad=True) for _ in range(3))
+    return Program(attention, [given], gradients=True, tolerance=2e-2)
+
+
+@graph("layers/attention-grouped")
+def _(at: Place) -> Program:
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return functional.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+
+    heads = (4, 2, 2)
+    given = tuple(at.normal(2, count, 8, 16, dtype=torch.bfloat16) for count in heads)
+    return Program(attention, [given], tolerance=5e-2)
+
+
+@graph("layers/attention-dropout")
+def _(at: Place) -> Program:
+    def attention(q: Any, k: Any, v: Any) -> Any:
+        return functional.scaled_dot_product_attention(q, k, v, dropout_p=0.25)
+
+    given = tuple(at.normal(2, 2, 8, 16, grad=True) for _ in range(3))
+    return Program(attention, [given] * 2, gradients=True, random=True)
