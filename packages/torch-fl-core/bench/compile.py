@@ -37,6 +37,7 @@ from _sides import Child, ChildError, UnavailableError  # noqa: E402
 
 CHILD = Path(__file__).parent / "compiled" / "_compiled_child.py"
 ALL = "all"
+SHOWN_PHASES = 12
 
 
 def parser() -> argparse.ArgumentParser:
@@ -86,10 +87,35 @@ def of_pairs(row: Row, pairs: Sequence[dict[str, Any]]) -> dict[str, Any]:
     return {
         "unit": row.unit,
         **sides,
+        "phases_s": _phases(natives, devices),
         "figures": figures,
         "agreement": agreement,
         "verdict": _summary.verdict(figures, agreement),
     }
+
+
+def _phases(
+    natives: Sequence[dict[str, Any]], devices: Sequence[dict[str, Any]]
+) -> dict[str, tuple[float, float]]:
+    """Median seconds of the compilation's phases on both sides, those first that differ most."""
+    sides = [[reports.get("phases_s", {}) for reports in side] for side in (natives, devices)]
+    names = {name for side in sides for phases in side for name in phases}
+    found = {
+        name: tuple(round(median(each.get(name, 0.0) for each in side), 3) for side in sides)
+        for name in names
+    }
+    return dict(sorted(found.items(), key=lambda item: -abs(item[1][1] - item[1][0])))
+
+
+def where_they_differ(record: dict[str, Any]) -> str:
+    """The phases in which the compile times differ most; nothing where the goal is reached."""
+    missed = {
+        figure["figure"] for figure in record.get("figures", ()) if figure["verdict"] == "over"
+    }
+    if COMPILE_TIME not in missed:
+        return ""
+    most = [*record["phases_s"].items()][:SHOWN_PHASES]
+    return ", ".join(f"{name} {native:g} -> {device:g}" for name, (native, device) in most)
 
 
 def alone(row: Row, plan: Plan) -> str:
@@ -129,7 +155,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ResultsError, ChildError, UnavailableError, OutOfTimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    return _command.conclude(rows, results, missing, strict=options.strict)
+    status = _command.conclude(rows, results, missing, strict=options.strict)
+    for row in rows:
+        if phases := where_they_differ(results.rows.get(row.name, {})):
+            print(f"{row.name}: seconds of compiling, native -> flagos: {phases}")
+    return status
 
 
 if __name__ == "__main__":

@@ -45,11 +45,17 @@ def bench(monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
 
 def _pair(native: float, flagos: float) -> dict[str, Any]:
     end = {"first": 1.5, "last": 0.5}
-    reports = {"compile_s": 10.0, "eager_ms": 9.0}
+    reports = {"compile_s": 10.0, "eager_ms": 9.0, "phases_s": {"codegen": 3.0, "trace": 2.0}}
     return {
         "turns": [[native, flagos]] * 4,
         "native": {**end, "reports": reports},
-        "device": {**end, "reports": {"compile_s": 12.0, "eager_ms": 9.0, "boundary_us": 1.25}},
+        "device": {
+            **end,
+            "reports": {
+                **{"compile_s": 12.0, "eager_ms": 9.0, "boundary_us": 1.25},
+                "phases_s": {"codegen": 3.25, "trace": 3.5, "renaming": 0.125},
+            },
+        },
     }
 
 
@@ -71,6 +77,20 @@ def test_goals_depend_on_the_target(bench: SimpleNamespace) -> None:
     assert (host["run time"], cuda["run time"]) == ("≤ 1.05 ×", "≤ 1.02 ×")
     assert (host["compile time"], cuda["compile time"]) == ("–", "≤ 1.05 ×")
     assert host["boundary"] == "≤ 3.00 µs"
+
+
+def test_phases_of_a_compilation_that_takes_too_long_are_told(bench: SimpleNamespace) -> None:
+    (row,) = bench.rows.rows(("mlp",), ("default",), "cuda")
+    found = bench.run.of_pairs(row, [_pair(2.0, 2.0)])
+    assert list(found["phases_s"].items()) == [
+        ("trace", (2.0, 3.5)),
+        ("codegen", (3.0, 3.25)),
+        ("renaming", (0.0, 0.125)),
+    ]
+    assert bench.run.where_they_differ(found).startswith("trace 2 -> 3.5, codegen 3 -> 3.25")
+    (row,) = bench.rows.rows(("mlp",), ("default",), "cpu")
+    assert bench.run.where_they_differ(bench.run.of_pairs(row, [_pair(2.0, 2.0)])) == ""
+    assert bench.run.where_they_differ({}) == ""
 
 
 def test_what_pairs_come_to(bench: SimpleNamespace) -> None:

@@ -16,6 +16,7 @@ _EAGER_TURNS = 5
 _BOUNDARY_TURNS = 201
 _CALLS = 200  # so few that most slices are not interrupted
 _LONGEST_EAGER_S = 5.0
+_LEAST_PHASE = 0.005
 
 
 def build(device: torch.device, size: dict[str, Any]) -> Workload:
@@ -36,18 +37,29 @@ def build(device: torch.device, size: dict[str, Any]) -> Workload:
     run()
     _synchronize(device)
     compile_s = time.perf_counter() - began
+    phases = _phases(compile_s)
 
     def result() -> float:
         return step.trace(last[0])
 
-    def reports() -> dict[str, float]:
-        found = {"compile_s": compile_s, "eager_ms": _eager_ms(run, step, device)}
+    def reports() -> dict[str, Any]:
+        eager_ms = _eager_ms(run, step, device)
+        found: dict[str, Any] = {"compile_s": compile_s, "phases_s": phases, "eager_ms": eager_ms}
         if device.type == "flagos":
             found["boundary_us"] = boundary_us(device)
         return found
 
     note = f"{size['dtype']}, {'forward and backward' if step.trains else 'forward'}"
     return Workload(run, result, units=step.units, note=note, reports=reports)
+
+
+def _phases(compile_s: float) -> dict[str, float]:
+    """Seconds of each phase that PyTorch times itself and that is no trifle; those inside a phase
+    are part of its time."""
+    times = torch._dynamo.utils.compilation_time_metrics
+    found = {name: sum(seconds) for name, seconds in times.items()}
+    least = _LEAST_PHASE * compile_s
+    return {name: round(total, 3) for name, total in found.items() if total >= least}
 
 
 def _eager_ms(run: Callable[..., None], step: Step, device: torch.device) -> float:

@@ -36,11 +36,11 @@ class Workload:
     result: Callable[[], float]
     units: int = 1
     note: str = ""
-    reports: Callable[[], dict[str, float]] | None = None
+    reports: Callable[[], dict[str, Any]] | None = None
 
 
 def prepare(name: str) -> None:
-    """Imports what the named row's workload needs; a module's `prepare` imports further packages."""
+    """Imports what the named row's workload needs; a module's `prepare` imports what it wants."""
     module = importlib.import_module(BUILT_IN[name].partition(":")[0])
     getattr(module, "prepare", lambda: None)()
 
