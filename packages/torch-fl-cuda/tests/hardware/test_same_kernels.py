@@ -128,8 +128,11 @@ def test_the_same_kernels_run(sides: Sides, name: str) -> None:
     assert cuda["kernels"], "nothing was seen to run"
     if WORK[name].cold:  # how often an algorithm is tried depends on time
         assert set(flagos["kernels"]) == set(cuda["kernels"]), _callers(cuda, flagos)
-    else:
-        assert flagos["kernels"] == cuda["kernels"], _callers(cuda, flagos)
+        return
+    ours, theirs = dict(flagos["kernels"]), dict(cuda["kernels"])
+    for spared in WORK[name].spares:
+        assert ours.pop(spared, 0) <= theirs.pop(spared, 0), _callers(cuda, flagos)
+    assert ours == theirs, _callers(cuda, flagos)
 
 
 @pytest.mark.parametrize("name", WARM)

@@ -12,7 +12,7 @@ import json
 import re
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -36,22 +36,26 @@ class Work:
 
     cold: the first step counts, whose kernels are compared as a set: it tries algorithms, in a
     number that depends on time. refused: CUDA refuses it, and the error's text is compared.
+    spares: kernels, copies or fills of which flagos may have fewer.
     """
 
     build: Build
     cold: bool = False
     refused: bool = False
+    spares: frozenset[str] = frozenset()
 
 
 WORK: dict[str, Work] = {}
 
 
-def work(name: str, *, cold: bool = False, refused: bool = False) -> Callable[[Build], Build]:
+def work(
+    name: str, *, cold: bool = False, refused: bool = False, spares: Iterable[str] = ()
+) -> Callable[[Build], Build]:
     """Lists what it decorates under `name`."""
 
     def listed(build: Build) -> Build:
         assert name not in WORK, name
-        WORK[name] = Work(build, cold, refused)
+        WORK[name] = Work(build, cold, refused, frozenset(spares))
         return build
 
     return listed

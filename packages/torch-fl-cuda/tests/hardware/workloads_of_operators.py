@@ -132,8 +132,11 @@ def _ctc(device: str, on_cpu: bool, dtype: torch.dtype) -> Step:
     )
 
 
-work("ctc_loss of cuDNN")(partial(_ctc, on_cpu=True, dtype=torch.int32))
-work("ctc_loss")(partial(_ctc, on_cpu=False, dtype=torch.int64))
+# PyTorch's composition asks twice whether cuDNN takes the loss, and brings lengths to the host each
+# time; ours asks once.
+_LENGTHS = ("Memcpy DtoH (Device -> Pageable)",)
+work("ctc_loss of cuDNN", spares=_LENGTHS)(partial(_ctc, on_cpu=True, dtype=torch.int32))
+work("ctc_loss", spares=_LENGTHS)(partial(_ctc, on_cpu=False, dtype=torch.int64))
 
 
 # -- images and distances

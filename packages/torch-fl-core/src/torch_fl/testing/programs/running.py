@@ -21,7 +21,8 @@ from .side import Side
 __all__ = ["Request", "RequestError", "Result", "native_of", "run"]
 
 _MORE_NATIVES: Final = 4
-"""Further native runs where two were alike and flagos was not: chance may have made them so."""
+"""Further native runs where two were alike and flagos was not: chance may have made them so. Each
+is in a new process: some choices, such as an algorithm by its time, are made once for a process."""
 
 
 class RequestError(ValueError):
@@ -137,6 +138,7 @@ class _Sides:
         for _ in range(_MORE_NATIVES):
             if verdict.outcome not in (Outcome.CLOSE, Outcome.DIFFERS):
                 break
+            self._natives[1].close()
             natives.append(self._run(self._natives[1], program))
             verdict = judge(natives, flagos)
         return self._result(program, verdict, natives[0], flagos)
