@@ -172,13 +172,22 @@ def test_malformed_calls_have_the_errors_of_every_device() -> None:
 
 
 @on_pretend_device
-def test_wrappers_take_the_math_path() -> None:
+def test_transforms_of_functions_have_the_cpus_results() -> None:
     target = Target()
-    target.choice = SDPBackend.FLASH_ATTENTION
+
+    def loss(t: Tensor) -> Tensor:
+        return functional.scaled_dot_product_attention(t, t, t).square().sum()
+
     x = uneven((4, 2, 3, 8))
-    expected = functional.scaled_dot_product_attention(x, x, x)
-    each = torch.vmap(lambda t: functional.scaled_dot_product_attention(t, t, t))
-    torch.testing.assert_close(each(x.to("flagos")).cpu(), expected)
+    for choice in ("FLASH_ATTENTION", "EFFICIENT_ATTENTION", "MATH"):
+        target.choice = getattr(SDPBackend, choice)
+        for transform in (torch.vmap, torch.func.grad, torch.func.vjp):
+            if transform is torch.func.vjp:
+                want, got = (transform(loss, t)[1](t.new_ones(()))[0] for t in (x, x.to("flagos")))
+            else:
+                want, got = transform(loss)(x), transform(loss)(x.to("flagos"))
+            torch.testing.assert_close(got.cpu(), want)
+    assert {name for name, *_ in target.ran} == {"flash", "efficient"}
 
 
 class Traced:

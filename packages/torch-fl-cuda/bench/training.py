@@ -106,9 +106,12 @@ def measure_pair(row: Row, plan: Plan, number: int, deadline: float) -> tuple[di
             for name in names:
                 said = children[name].answer("build", deadline)
                 ends[name] |= {"first": said["first"], "note": said["note"]}
+                ends[name] |= {"build_s": round(said["s"], 2)}
         turns = _turns(children, size, rng, deadline)
         for name, child in children.items():
+            ending = time.monotonic()
             said = child.finished(deadline)
+            ends[name] |= {"end_s": round(time.monotonic() - ending, 2)}
             ends[name] |= {key: said[key] for key in ("last", "peak_bytes", "reports")}
     notes = {ends[name].pop("note") for name in children}
     if len(notes) > 1:
