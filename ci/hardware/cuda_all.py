@@ -17,7 +17,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -43,14 +43,23 @@ PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
 """Groups one after the other; the steps of a group side by side."""
 
 
-def carry_out(visit: Visit, install: Step, groups: Sequence[Sequence[Step]]) -> int:
-    """0 where every step has succeeded, in this visit or before."""
+def carry_out(
+    visit: Visit,
+    install: Step,
+    groups: Sequence[Sequence[Step]],
+    keep: Callable[[], None] = lambda: None,
+) -> int:
+    """0 where every step has succeeded, in this visit or before. `keep` is called after each group:
+    whoever lent the machine may end the visit."""
     if not perform(visit, install).good:
         return 1
     aside = results_folder.put_aside(visit.output, visit.facts["build"])
     if aside is not None:
         print(f"the results of another build are in {aside}", flush=True)
-    outcomes = [outcome for group in groups for outcome in perform_group(visit, group)]
+    outcomes = []
+    for group in groups:
+        outcomes += perform_group(visit, group)
+        keep()
     failed = [outcome.name for outcome in outcomes if not outcome.good]
     print(f"{len(outcomes) - len(failed)} of {len(outcomes)} steps have succeeded", *failed)
     return int(bool(failed))
@@ -77,11 +86,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     plugin = any(name not in WITHOUT_PLUGIN for group in groups for name in group)
     act = partial(installation.install, wheel=wheel, plugin=plugin)
     install = Step("install", act, each_visit=True)
-    try:
-        return carry_out(visit, install, [[STEPS[name] for name in group] for group in groups])
-    finally:
+
+    def keep() -> None:
         if options.pack is not None:
             results_folder.pack(output, options.pack.resolve(), visit.began)
+
+    try:
+        chosen = [[STEPS[name] for name in group] for group in groups]
+        return carry_out(visit, install, chosen, keep)
+    finally:
+        keep()
 
 
 if __name__ == "__main__":

@@ -273,6 +273,24 @@ def test_the_command_packs_whatever_happens(
         hardware.all.main([*words, "--wheel", str(tmp_path / "none.whl")])
 
 
+def test_results_are_kept_after_each_group(hardware: Any, tmp_path: Path) -> None:
+    kept: list[list[str]] = []
+    visit = hardware.steps.Visit(tmp_path, time.monotonic() + 100, facts={"build": "one"})
+
+    def step(name: str) -> Any:
+        return hardware.steps.Step(name, lambda job: 0)
+
+    def keep() -> None:
+        kept.append(sorted(path.name for path in visit.steps.glob("*.json")))
+
+    groups = [[step("first"), step("second")], [step("third")]]
+    assert hardware.all.carry_out(visit, step("install"), groups, keep) == 0
+    assert kept == [
+        ["first.json", "install.json", "second.json"],
+        ["first.json", "install.json", "second.json", "third.json"],
+    ]
+
+
 def test_parts_are_made_of_steps(hardware: Any) -> None:
     named = {name for groups in hardware.all.PARTS.values() for group in groups for name in group}
     assert named == set(hardware.all.STEPS)
