@@ -52,7 +52,8 @@ _LARGE_QWEN: Final = {
     **{"intermediate": 3072, "vocabulary": 151936},
 }
 _WIDE: Final = {"dtype": "float32", "train": True, "warm": 3, "turns": 8, "steps": 10}
-_HALF: Final = {"dtype": "bfloat16", "train": True, "warm": 6, "turns": 8, "steps": 10}
+# Short turns, many of them: what disturbs a machine for a tenth of a second then meets few.
+_HALF: Final = {"dtype": "bfloat16", "train": True, "warm": 6, "turns": 16, "steps": 5}
 
 HOST_SIZES: Final[dict[str, dict[str, Any]]] = {
     "mlp": {**_WIDE, "layers": 8, "width": 256, "batch": 64, "steps": 30},
@@ -63,13 +64,13 @@ HOST_SIZES: Final[dict[str, dict[str, Any]]] = {
     "flex": {**_WIDE, **_BLOCKS, "train": False},
 }
 LARGE_SIZES: Final[dict[str, dict[str, Any]]] = {
-    "mlp": {**_HALF, "layers": 8, "width": 1024, "batch": 512, "steps": 100},
+    "mlp": {**_HALF, "layers": 8, "width": 1024, "batch": 512, "steps": 50},
     "conv": {**_HALF, "blocks": [3, 4, 6, 3], "width": 64, "batch": 64, "image": 224}
     | {"classes": 1000},
     "transformer": {**_HALF, **_LARGE_BLOCKS},
-    "qwen3-train": {**_HALF, **_LARGE_QWEN, "batch": 4, "length": 1024, "steps": 4},
+    "qwen3-train": {**_HALF, **_LARGE_QWEN, "batch": 4, "length": 1024, "steps": 2},
     "qwen3-decode": {**_HALF, **_LARGE_QWEN, "train": False, "prompt": 32, "tokens": 64}
-    | {"steps": 1},
+    | {"turns": 8, "steps": 1},
     "flex": {**_HALF, **_LARGE_BLOCKS},
 }
 LARGE_PAIR_S: Final[dict[str, float]] = {
@@ -127,5 +128,5 @@ def goals(target: str) -> tuple[Goal, ...]:
         Goal(RUN_TIME, at_most=1.05 if on_host else 1.02),
         Goal(COMPILE_TIME, at_most=None if on_host else 1.05),
         Goal(GAIN),
-        Goal(BOUNDARY, at_most=3.0, unit="µs"),
+        Goal(BOUNDARY, at_most=3.0 if on_host else None, unit="µs"),
     )
