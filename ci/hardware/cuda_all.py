@@ -88,8 +88,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     install = Step("install", act, each_visit=True)
 
     def keep() -> None:
-        if options.pack is not None:
+        if options.pack is None:
+            return
+        try:
             results_folder.pack(output, options.pack.resolve(), visit.began)
+        except OSError as error:  # the steps go on: their results are in the folder
+            print(f"{options.pack} cannot be written: {error}", flush=True)
 
     try:
         chosen = [[STEPS[name] for name in group] for group in groups]

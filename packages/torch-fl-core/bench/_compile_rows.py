@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 TUNED: Final = "max-autotune"
 """Kernels are chosen by their time on the device, so one side compiles after the other; in other
-modes both compile at the same time, with half of the machine's processes each."""
+modes both compile at the same time. Each has half of the machine's processes in all modes."""
 
 MODES: Final = ("default", "reduce-overhead", TUNED)
 """Those that take longest last: a run that is out of time leaves them for the next."""

@@ -114,7 +114,7 @@ def where_they_differ(record: dict[str, Any]) -> str:
     }
     if COMPILE_TIME not in missed:
         return ""
-    most = [*record["phases_s"].items()][:SHOWN_PHASES]
+    most = [*record.get("phases_s", {}).items()][:SHOWN_PHASES]
     return ", ".join(f"{name} {native:g} -> {device:g}" for name, (native, device) in most)
 
 

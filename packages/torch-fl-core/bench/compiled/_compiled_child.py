@@ -24,7 +24,7 @@ def main() -> int:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         os.environ["TRITON_CACHE_DIR"] = str(Path(cache) / "triton")
         spec = json.loads(sys.argv[1])
-        if not spec["threads"]:  # both sides may compile at the same time
+        if not spec["threads"]:  # both sides compile at the same time, in most modes
             half = max(1, (os.cpu_count() or 2) // 2)
             os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(half)
         import _workloads

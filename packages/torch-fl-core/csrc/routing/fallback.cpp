@@ -220,7 +220,7 @@ void fall_back_to_cpu(Operator& op, const c10::OperatorHandle& handle, torch::ji
     std::fputs(line.c_str(), stderr);
   }
   const auto& schema = handle.schema();
-  const auto arguments = arguments_of(handle, *stack);  // not to be read when the call has been made
+  const auto arguments = arguments_of(handle, *stack);  // to be read before the call is made
   if (handle.operator_name().name.starts_with("aten::_foreach_") &&
       writes_one_twice(schema, arguments)) {
     // PyTorch's decomposition works tensor by tensor, and each of its operators comes here again.

@@ -14,7 +14,7 @@ from torch._subclasses import fake_tensor
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
 from torch.utils.checkpoint import checkpoint
 
-from torch_fl.compile import host_streams, random_states
+from torch_fl.compile import eager, host_streams, random_states
 from torch_fl.compile.eager import choice
 
 FLAGOS = "flagos"
@@ -153,3 +153,31 @@ def test_operators_that_cpus_do_not_have_are_called_as_flagos_own() -> None:
     assert choice.is_unknown_to_cpus(cell)
     assert not choice.is_unknown_to_cpus(torch.ops.aten.addmm.default)
     assert not choice.is_unknown_to_cpus(torch.ops.aten.linear.default)
+
+
+def test_a_device_by_position_is_left_out_behind_a_state() -> None:
+    """Operators of ours have no device among their arguments; a state stands before the others."""
+    flagos = torch.device(FLAGOS, 0)
+    seeds = torch.ops.prims.inductor_seeds.default
+    graph = torch.fx.Graph()
+    state = graph.placeholder("state")
+    state.meta["val"] = torch.empty(8, dtype=torch.uint8)
+    around = torch._prims.rng_prims.run_with_rng_state
+    call = graph.call_function(around, (state, seeds, 2, flagos))
+    saved = graph.call_function(torch._prims.rng_prims.run_and_save_rng_state, (seeds, 3, flagos))
+    call.meta["val"] = torch.empty(2, dtype=torch.int64, device=flagos)
+    saved.meta["val"] = (state.meta["val"], torch.empty(3, dtype=torch.int64, device=flagos))
+    graph.output((call, saved))
+    assert len(eager.keep(torch.fx.GraphModule(torch.nn.Module(), graph))) == 2
+    assert call.args == (state, 2)
+    assert saved.args == (3,)
+
+
+def test_operators_of_random_states_see_a_device_by_position() -> None:
+    """Run as they stand, as compilers that run the graph do."""
+    seeds, device = torch.ops.prims.inductor_seeds.default, torch.device(FLAGOS, 0)
+    state, first = torch._prims.rng_prims.run_and_save_rng_state(seeds, 3, device)
+    assert state.numel() == torch.flagos.get_rng_state().numel()  # type: ignore[attr-defined]
+    again = torch._prims.rng_prims.run_with_rng_state(state, seeds, 3, device)
+    assert first.device == device
+    assert torch.equal(first, again)

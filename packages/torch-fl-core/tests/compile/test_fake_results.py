@@ -18,13 +18,14 @@ from torch.testing._internal.common_methods_invocations import op_db
 from torch.testing._internal.opinfo.core import OpInfo, SampleInput
 from torch.utils import _pytree as pytree
 
-from torch_fl._compat.compiler.fake_results import CONVOLUTIONS
+from torch_fl._compat.compiler.fake_results import ASKING
 
 SAMPLES = 4
 OTHERWISE = {
     "tensor_split": "sections in a tensor: both refuse, one since the tensor is fake",
     "quantile": "the values of the CPU's tensors are looked at by some releases",
     "nanquantile": "so are these",
+    "narrow": "so is a number in a tensor",
     "sparse.mm": "the database draws with a generator of the CPU",
     "sparse.sampled_addmm": "the database draws with a generator of the CPU",
 }
@@ -101,10 +102,11 @@ def test_a_traced_graph_runs_on_results_that_are_as_it_was_told() -> None:
 
 def test_what_is_changed_is_what_is_asked() -> None:
     assert torch._meta_registrations.device_hint(torch.ones(1, device=FLAGOS)) == "cpu"
-    for name in CONVOLUTIONS:
-        operator = getattr(torch.ops.aten, name).default
-        assert hasattr(fake_impls.op_implementations_dict[operator], "__wrapped__")
-    assert hasattr(decompositions.native_batch_norm_helper, "__wrapped__")
+    implementations = fake_impls.op_implementations_dict
+    assert implementations[torch.ops.aten.convolution.default].__wrapped__ is fake_impls.conv
+    assert fake_impls.conv not in implementations.values()
+    for name in ASKING:
+        assert hasattr(getattr(decompositions, name), "__wrapped__"), name
     for function in ("native_batch_norm", "_native_batch_norm_legit"):
         code = torch._decomp.decomposition_table[getattr(torch.ops.aten, function).default]
         names: set[str] = set()
@@ -112,3 +114,37 @@ def test_what_is_changed_is_what_is_asked() -> None:
             names |= set(getattr(getattr(code, "__code__", None), "co_names", ()))
             code = getattr(code, "__wrapped__", None)
         assert "native_batch_norm_helper" in names
+
+
+def test_an_operator_below_convolution_is_told_alike() -> None:
+    """It shares the implementation; exported TorchScript calls it."""
+    x = torch.randn(2, 4, 8, 8).contiguous(memory_format=torch.channels_last)
+    weight = torch.randn(8, 4, 3, 3)
+
+    def convolved(x: Tensor, weight: Tensor) -> Tensor:
+        flags = [False, False, True, True]
+        found: Tensor = torch.ops.aten._convolution.default(
+            x, weight, None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1, *flags
+        )
+        return found
+
+    strides = convolved(x, weight).stride()
+    mode = FakeTensorMode()
+    fakes = [mode.from_tensor(tensor.to(FLAGOS)) for tensor in (x, weight)]
+    with mode:
+        assert convolved(*fakes).stride() == strides
+
+
+@pytest.mark.parametrize("wrong", range(4))
+def test_tensors_of_another_device_are_not_taken_for_flagos(wrong: int) -> None:
+    tensors = [torch.randn(4, 3, 5), torch.ones(3), torch.zeros(3), torch.ones(3)]
+    placed = [t if i == wrong else t.to(FLAGOS) for i, t in enumerate(tensors)]
+
+    def norm(x: Tensor, w: Tensor, mean: Tensor, variance: Tensor) -> Tensor:
+        return torch.nn.functional.batch_norm(x, mean, variance, w, w, True)
+
+    for run in (norm, torch.compile(norm, backend="aot_eager"), torch.compile(norm)):
+        torch._dynamo.reset()
+        with pytest.raises(Exception, match="device"):
+            run(*placed)
+    assert torch.equal(tensors[2], torch.zeros(3))

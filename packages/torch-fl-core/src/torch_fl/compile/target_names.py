@@ -30,7 +30,7 @@ def type_of(name: str) -> str:
 
 def on_target(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, which sees flagos tensors that are traced as the target's. Those of several
-    flagos devices stay as they are: which one a result is on could not be told."""
+    devices stay as they are: which one a result is on could not be told."""
 
     @functools.wraps(function)
     def renamed(*args: Any, **kwargs: Any) -> Any:
@@ -44,9 +44,10 @@ def on_target(function: Callable[..., Any]) -> Callable[..., Any]:
 
         def enter(value: Any) -> Any:
             other = there.value(value)
-            if isinstance(value, torch.Tensor) and other is not value:
-                tracer.stands_for(other, value)
+            if isinstance(value, torch.Tensor):
                 given[id(other)] = value
+                if other is not value:
+                    tracer.stands_for(other, value)
             return other
 
         def leave(value: Any) -> Any:
@@ -67,9 +68,15 @@ def on_target(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _device(values: Any) -> torch.device | None:
-    """The flagos device of tensors that are traced, if it is one alone."""
+    """The flagos device that all tensors are on, which are traced; None where they are not."""
     tensors = [leaf for leaf in pytree.tree_leaves(values) if isinstance(leaf, torch.Tensor)]
-    devices = {tensor.device for tensor in tensors if tensor.device.type == FLAGOS}
+    devices = {tensor.device for tensor in tensors if not _is_number(tensor)}
     if len(devices) != 1 or not all(isinstance(tensor, FakeTensor) for tensor in tensors):
         return None
-    return devices.pop()
+    (device,) = devices
+    return device if device.type == FLAGOS else None
+
+
+def _is_number(tensor: torch.Tensor) -> bool:
+    """Such tensors may be on the CPU whatever the device of the others."""
+    return tensor.dim() == 0 and tensor.device.type == "cpu"

@@ -97,7 +97,8 @@ def _devices(args: Any, kwargs: Any) -> list[torch.device]:
     named = kwargs.get("device")
     if named is not None:
         return [torch.device(named)]
-    return [arg.device for arg in args if isinstance(arg, torch.Tensor)]
+    placed = [arg for arg in args if isinstance(arg, torch.device)]
+    return placed or [arg.device for arg in args if isinstance(arg, torch.Tensor)]
 
 
 def _on_flagos(args: Any, kwargs: Any) -> bool:

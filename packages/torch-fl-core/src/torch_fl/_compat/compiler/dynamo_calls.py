@@ -34,7 +34,10 @@ GUARDED = ("current_device", "is_initialized")
 # What Dynamo does with torch.accelerator's functions of these names, it does with ours.
 AS_ACCELERATOR = ("current_stream", "synchronize")
 # Calls in the graph.
-IN_GRAPH = ("_exchange_device", "_maybe_exchange_device", "stream")
+IN_GRAPH = ("stream",)
+# Calls in the graph that are made while it is traced too, and give a number. Guarded by the device
+# that was current.
+EXCHANGES = ("_exchange_device", "_maybe_exchange_device")
 
 
 def install() -> None:
@@ -51,7 +54,7 @@ def _flagos() -> Any:
 
 
 def _add_rules(rules: Any) -> None:
-    names = (*CONSTANT, *GUARDED, *AS_ACCELERATOR, *IN_GRAPH)
+    names = (*CONSTANT, *GUARDED, *AS_ACCELERATOR, *IN_GRAPH, *EXCHANGES)
     in_graph = rules.TorchInGraphFunctionVariable
     rules.torch_name_rule_map.append({f"torch.flagos.{name}": in_graph for name in names})
 
@@ -76,9 +79,28 @@ def _add_handlers(module: Any) -> None:
             known = table.get(getattr(torch.accelerator, name))
             if known is not None:
                 table[getattr(_flagos(), name)] = known
+        for name in EXCHANGES:
+            table[getattr(_flagos(), name)] = _exchange
         return table
 
     variable._get_handlers = staticmethod(handlers)
+
+
+def _exchange(self: Any, tx: Any, device: Any) -> Any:
+    """Contexts that Dynamo traces into, such as `torch.flagos.device_of`, choose a device so. When
+    tracing ends, however it does, the device is the one that it was."""
+    from torch._dynamo import source
+    from torch._dynamo.guards import GuardBuilder, install_guard
+    from torch._dynamo.variables import ConstantVariable
+
+    module = source.AttrSource(source.ImportSource("torch"), "flagos")
+    current = source.CallFunctionNoArgsSource(source.AttrSource(module, "current_device"))
+    install_guard(current.make_guard(GuardBuilder.EQUALS_MATCH))
+    index = device.as_python_constant()
+    previous = self.value(index)
+    tx.output.add_cleanup_hook(lambda: _flagos().set_device(previous))
+    tx.output.create_node("call_function", self.value, (index,), {})
+    return ConstantVariable.create(previous)
 
 
 def _add_classes(module: Any) -> None:

@@ -31,6 +31,14 @@ def _flagos() -> Any:
     return torch.get_device_module("flagos")
 
 
+def _index(device: Any, *, optional: bool = True) -> int:
+    """The index of a device that is named; -1, which changes nothing, for one without an index:
+    compiled code does not know which one will be current."""
+    index: int = _flagos()._get_device_index(device, optional=optional)
+    named = torch.device(device) if isinstance(device, str) else device
+    return -1 if getattr(named, "index", named) is None else index
+
+
 def _register(module: Any) -> None:
     register = getattr(module, "register_device_context_manager", None)
     if register is None:
@@ -39,7 +47,7 @@ def _register(module: Any) -> None:
     class FlagosDeviceVariable(module.GenericDeviceVariable):  # type: ignore[misc]
         _exchange_fn = staticmethod(_flagos()._exchange_device)
         _maybe_exchange_fn = staticmethod(_flagos()._maybe_exchange_device)
-        _get_device_index_fn = staticmethod(_flagos()._get_device_index)
+        _get_device_index_fn = staticmethod(_index)
 
         def module_name(self) -> str:
             return "torch.flagos"
@@ -58,7 +66,7 @@ def _compare(module: Any) -> None:
     def call_function(self: Any, tx: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         of_device = self.value is _flagos().device and len(args) == 1 and not kwargs
         if of_device and args[0].is_python_constant() and (context := _before_the_list()):
-            index = _flagos()._get_device_index(args[0].as_python_constant(), optional=True)
+            index = _index(args[0].as_python_constant())
             return context(target_values=[index], initial_values=None)
         if self.value is _flagos().amp.autocast:
             return _autocast(args, kwargs)
@@ -72,6 +80,7 @@ def _autocast(args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     from torch._dynamo.variables.ctx_manager import AutocastModeVariable
 
     given = inspect.signature(_flagos().amp.autocast).bind(*args, **kwargs)
+    given.apply_defaults()
     create: Any = AutocastModeVariable.create  # (its types are those of instances)
     return create(torch.autocast, ("flagos",), given.arguments)
 

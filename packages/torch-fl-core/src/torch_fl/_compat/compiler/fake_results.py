@@ -7,7 +7,7 @@ give, with views that cannot be made of the real ones. Answered in the target's 
 
 - `_meta_registrations.device_hint`, by which meta functions ask;
 - the convolutions of FakeTensorMode, which choose a library in C++;
-- the decomposition that all batch norms share.
+- what decompositions share that ask: those of batch norm, of unpooling (from 2.14).
 
 Dated 2026-11, torch 2.11 to 2.14. Held by tests/compile/test_fake_results.py.
 """
@@ -21,9 +21,10 @@ from typing import Any, Protocol
 
 from torch_fl._compat.importing import when_imported
 
-__all__ = ["CONVOLUTIONS", "TargetNames", "install"]
+__all__ = ["ASKING", "TargetNames", "install"]
 
-CONVOLUTIONS = ("convolution", "convolution_backward")
+ASKING = ("native_batch_norm_helper", "_get_batch_norm_reserve_tensor", "_max_unpoolnd")
+"""Functions of `torch._decomp.decompositions`."""
 
 
 class TargetNames(Protocol):
@@ -41,7 +42,7 @@ def install(names: Callable[[], TargetNames]) -> None:
     for module, change in (
         ("torch._meta_registrations", _change_hint),
         ("torch._subclasses.fake_impls", _change_convolutions),
-        ("torch._decomp.decompositions", _change_batch_norm),
+        ("torch._decomp.decompositions", _change_decompositions),
     ):
         when_imported(module, functools.partial(change, names))
 
@@ -57,18 +58,16 @@ def _change_hint(names: Callable[[], TargetNames], module: ModuleType) -> None:
 
 
 def _change_convolutions(names: Callable[[], TargetNames], module: ModuleType) -> None:
-    import torch
+    implementations = module.op_implementations_dict
+    on_target = _lazily(names, module.conv)
+    for operator, implementation in implementations.items():
+        if implementation is module.conv:
+            implementations[operator] = on_target
 
-    for name in CONVOLUTIONS:
-        operator = getattr(torch.ops.aten, name).default
-        implementations = module.op_implementations_dict
-        implementations[operator] = _lazily(names, implementations[operator])
 
-
-def _change_batch_norm(names: Callable[[], TargetNames], module: ModuleType) -> None:
-    module.native_batch_norm_helper = _lazily(  # type: ignore[attr-defined]
-        names, module.native_batch_norm_helper
-    )
+def _change_decompositions(names: Callable[[], TargetNames], module: ModuleType) -> None:
+    for name in ASKING:
+        setattr(module, name, _lazily(names, getattr(module, name)))
 
 
 def _lazily(names: Callable[[], TargetNames], function: Callable[..., Any]) -> Callable[..., Any]:

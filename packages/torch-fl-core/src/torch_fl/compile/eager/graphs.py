@@ -109,14 +109,18 @@ def _traced(value: Any) -> Any:
 def _call_instead(
     node: Node, operator: torch._ops.OpOverload, other: torch._ops.OpOverload
 ) -> None:
+    args, first = list(node.args), 0
     if node.target is operator:
         node.target = other
-    elif random_states.form(node.target):
-        node.target = other
-        node.args = tuple(arg for arg in node.args if arg is not operator)
-    else:
-        node.args = tuple(other if arg is operator else arg for arg in node.args)
+    else:  # what stands around it has its own arguments before the operator
+        first = next(i for i, arg in enumerate(args) if arg is operator)
+        if random_states.form(node.target):
+            node.target = other
+            del args[first]
+        else:
+            args[first] = other
+            first += 1
     names = schemas.device_arguments(operator)
-    positions = [i for i, arg in enumerate(operator._schema.arguments) if arg.name in names]
-    node.args = tuple(arg for i, arg in enumerate(node.args) if i not in positions)
+    dropped = {first + i for i, arg in enumerate(operator._schema.arguments) if arg.name in names}
+    node.args = tuple(arg for i, arg in enumerate(args) if i not in dropped)
     node.kwargs = {name: value for name, value in node.kwargs.items() if name not in names}
