@@ -21,8 +21,8 @@ from .side import Side
 __all__ = ["Request", "RequestError", "Result", "native_of", "run"]
 
 _MORE_NATIVES: Final = 4
-"""Further native runs where two were alike and flagos was not: chance may have made them so. Each
-is in a new process: some choices, such as an algorithm by its time, are made once for a process."""
+"""Further native runs where two were alike and flagos was not: chance may have made them so. The
+last is in a new process: some choices, such as an algorithm by its time, are made once for one."""
 
 
 class RequestError(ValueError):
@@ -135,10 +135,11 @@ class _Sides:
         natives = [self._run(side, program) for side in self._natives]
         flagos = self._run(self._flagos, program)
         verdict = judge(natives, flagos)
-        for _ in range(_MORE_NATIVES):
+        for more in range(1, _MORE_NATIVES + 1):
             if verdict.outcome not in (Outcome.CLOSE, Outcome.DIFFERS):
                 break
-            self._natives[1].close()
+            if more == _MORE_NATIVES:
+                self._natives[1].close()
             natives.append(self._run(self._natives[1], program))
             verdict = judge(natives, flagos)
         return self._result(program, verdict, natives[0], flagos)
