@@ -78,8 +78,6 @@ OptionalTensor additive(const OptionalTensor& mask, const Tensor& query, double 
   return at::_ops::where_ScalarSelf::call(*mask, 0.0, out);
 }
 
-int64_t guarded(const c10::SymInt& size) { return size.guard_int(__FILE__, __LINE__); }
-
 bool has_aligned_rows(const Tensor& mask) {
   for (int64_t d = 0; d < mask.dim() - 1; ++d) {
     if (mask.sym_stride(d) % kMaskAlignment != 0) return false;
@@ -116,7 +114,8 @@ Tensor attention(const Tensor& query, const Tensor& key, const Tensor& value,
     case at::SDPBackend::flash_attention: {
       // The scale is that of heads as they are, unpadded.
       const c10::SymInt width = query.sym_size(-1);
-      const double factor = scale ? *scale : 1 / std::sqrt(static_cast<double>(guarded(width)));
+      const double factor =
+          scale ? *scale : 1 / std::sqrt(static_cast<double>(width.guard_int(__FILE__, __LINE__)));
       const auto results = at::_ops::_scaled_dot_product_flash_attention::call(
           pad_head(query), pad_head(key), pad_head(value), dropout_p, is_causal, false, factor);
       return cut_last(std::get<0>(results), width);

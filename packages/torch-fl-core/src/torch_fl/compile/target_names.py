@@ -21,11 +21,11 @@ from torch_fl.compile.regions import to_target
 from torch_fl.compile.renaming import FLAGOS, Renaming
 
 
-def type_of(name: str) -> str:
-    """The type of the device whose results a device of type `name` gives."""
-    if name != FLAGOS or target.is_triton_device():
-        return name
-    return to_target().device(torch.device(name)).type
+def target_type() -> str:
+    """The type of the device whose results flagos gives."""
+    if target.is_triton_device():
+        return FLAGOS
+    return to_target().device(torch.device(FLAGOS)).type
 
 
 def on_target(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -23,6 +23,7 @@ from torch_fl._compat.importing import when_imported
 
 __all__ = ["ASKING", "TargetNames", "install"]
 
+FLAGOS = "flagos"
 ASKING = ("native_batch_norm_helper", "_get_batch_norm_reserve_tensor", "_max_unpoolnd")
 """Functions of `torch._decomp.decompositions`."""
 
@@ -30,8 +31,8 @@ ASKING = ("native_batch_norm_helper", "_get_batch_norm_reserve_tensor", "_max_un
 class TargetNames(Protocol):
     """torch_fl.compile.target_names."""
 
-    def type_of(self, name: str) -> str:
-        """The type of the device whose results a device of type `name` gives."""
+    def target_type(self) -> str:
+        """The type of the device whose results flagos gives."""
 
     def on_target(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """The function, which sees the target's tensors in flagos' place."""
@@ -52,7 +53,8 @@ def _change_hint(names: Callable[[], TargetNames], module: ModuleType) -> None:
 
     @functools.wraps(hint)
     def device_hint(tensor: Any) -> str:
-        return names().type_of(hint(tensor))
+        found = hint(tensor)
+        return names().target_type() if found == FLAGOS else found
 
     module.device_hint = device_hint  # type: ignore[attr-defined]
 

@@ -65,11 +65,15 @@ def _device(node: Node) -> torch.device | None:
     return None
 
 
+def _first(node: Node, operator: torch._ops.OpOverload) -> int:
+    """Where the operator's arguments begin: what stands around it has its own before them, and the
+    operator as the last of these."""
+    return next((i + 1 for i, arg in enumerate(node.args) if arg is operator), 0)
+
+
 def _given(node: Node, operator: torch._ops.OpOverload) -> dict[str, Any]:
     """The operator's arguments by name, as far as the node gives them."""
-    values = node.args
-    if operator in values:  # what stands around it has its own arguments before it
-        values = values[values.index(operator) + 1 :]
+    values = node.args[_first(node, operator) :]
     names = (argument.name for argument in operator._schema.arguments)
     return {**dict(zip(names, values, strict=False)), **node.kwargs}
 
@@ -109,18 +113,14 @@ def _traced(value: Any) -> Any:
 def _call_instead(
     node: Node, operator: torch._ops.OpOverload, other: torch._ops.OpOverload
 ) -> None:
-    args, first = list(node.args), 0
-    if node.target is operator:
+    first = _first(node, operator)
+    around, given = node.args[:first], node.args[first:]
+    if node.target is operator or random_states.form(node.target):
         node.target = other
-    else:  # what stands around it has its own arguments before the operator
-        first = next(i for i, arg in enumerate(args) if arg is operator)
-        if random_states.form(node.target):
-            node.target = other
-            del args[first]
-        else:
-            args[first] = other
-            first += 1
+        around = tuple(arg for arg in around if arg is not operator)
+    else:
+        around = tuple(other if arg is operator else arg for arg in around)
     names = schemas.device_arguments(operator)
-    dropped = {first + i for i, arg in enumerate(operator._schema.arguments) if arg.name in names}
-    node.args = tuple(arg for i, arg in enumerate(args) if i not in dropped)
+    arguments = zip(operator._schema.arguments, given, strict=False)
+    node.args = (*around, *(value for argument, value in arguments if argument.name not in names))
     node.kwargs = {name: value for name, value in node.kwargs.items() if name not in names}
