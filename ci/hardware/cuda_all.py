@@ -2,10 +2,10 @@
 
     python ci/hardware/cuda_all.py OUTPUT_FOLDER PART [...] [--seconds N] [--wheel F] [--pack F]
 
-A part is about one visit: `checks` (tests, kernels, programs), `compiled` (the compiler's graphs),
-`databases` (PyTorch's own), `operators` (its operators compiled), `figures` and `compiled-figures`
-(the benchmarks), `core` (the core without the plugin); the name of a step is that step alone. Each
-visit builds and installs first; with `--wheel`, a core built on such a machine before is installed
+A part is about one visit: `checks` (tests, kernels, programs, the compiler's graphs), `databases`
+(PyTorch's own), `operators` (its operators compiled), `figures` and `compiled-figures` (the
+benchmarks), `core` (the core without the plugin); the name of a step is that step alone. Each visit
+builds and installs first; with `--wheel`, a core built on such a machine before is installed
 instead. Steps that do not disturb each other run side by side; figures are taken alone. What an
 earlier visit finished is passed by, and what it began goes on, if its OUTPUT_FOLDER is given again.
 A built core is left there. `--pack` names a file that is to have all of the folder, whatever
@@ -32,8 +32,7 @@ STEPS = {step.name: step for part in (cuda_core, cuda_plugin, cuda_compile) for 
 WITHOUT_PLUGIN = {step.name for step in cuda_core.STEPS}
 
 PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "checks": (("tests",), ("kernels", "programs")),
-    "compiled": (("smoke-flagos", "smoke-cuda"), ("graphs",)),
+    "checks": (("tests", "kernels", "programs", "smoke-flagos", "smoke-cuda"), ("graphs",)),
     "databases": (("flagos", *cuda_plugin.NATIVE_RUNS), ("compared",)),
     "figures": (("bench",),),
     "compiled-figures": (("bench-compile",),),
