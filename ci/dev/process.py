@@ -24,13 +24,15 @@ class Terminated(KeyboardInterrupt):
 
 
 def end_on_signals() -> None:
-    """Lets SIGTERM and SIGHUP unwind the stack; by default they would leave children behind."""
+    """Lets SIGTERM and SIGHUP unwind the stack; by default they would leave children behind. And
+    SIGINT: a script's background job ignores it from its start, and so would all children."""
 
     def terminate(number: int, frame: FrameType | None) -> None:
         raise Terminated(number)
 
     signal.signal(signal.SIGTERM, terminate)
     signal.signal(signal.SIGHUP, terminate)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def is_interactive() -> bool:

@@ -4,12 +4,12 @@
 
 A part is about one visit: `checks` (tests, kernels, programs, the compiler's graphs), `databases`
 (PyTorch's own), `operators` (its operators compiled), `figures` and `compiled-figures` (the
-benchmarks), `core` (the core without the plugin); the name of a step is that step alone. Each visit
-builds and installs first; with `--wheel`, a core built on such a machine before is installed
-instead. Steps that do not disturb each other run side by side; figures are taken alone. What an
-earlier visit finished is passed by, and what it began goes on, if its OUTPUT_FOLDER is given again.
-A built core is left there. `--pack` names a file that is to have all of the folder, whatever
-happens.
+benchmarks), `core` (the core without the plugin); the name of a step is that step alone, names
+joined by "+" are steps side by side. Each visit builds and installs first; with `--wheel`, a core
+built on such a machine before is installed instead. Steps that do not disturb each other run side
+by side; figures are taken alone. What an earlier visit finished is passed by, and what it began
+goes on, if its OUTPUT_FOLDER is given again. A built core is left there. `--pack` names a file that
+is to have all of the folder, whatever happens.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ STEPS = {step.name: step for part in (cuda_core, cuda_plugin, cuda_compile) for 
 WITHOUT_PLUGIN = {step.name for step in cuda_core.STEPS}
 
 PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "checks": (("tests", "kernels", "programs", "smoke-flagos", "smoke-cuda"), ("graphs",)),
+    "checks": (
+        ("tests", "kernels", "programs", "smoke-flagos", "smoke-cuda", "lists", "native-lists"),
+        ("graphs", "lists-compared"),
+    ),
     "databases": (("flagos", *cuda_plugin.NATIVE_RUNS), ("compared",)),
     "figures": (("bench",),),
     "compiled-figures": (("bench-compile",),),
@@ -40,6 +43,15 @@ PARTS: dict[str, tuple[tuple[str, ...], ...]] = {
     "core": (("unit", "op_db"), ("delegate",), ("flaggems",)),
 }
 """Groups one after the other; the steps of a group side by side."""
+
+
+def groups_of(part: str) -> tuple[tuple[str, ...], ...]:
+    """What a word of the command line stands for."""
+    groups = PARTS.get(part, (tuple(part.split("+")),))
+    if unknown := {name for group in groups for name in group} - STEPS.keys():
+        known = ", ".join([*PARTS, *STEPS])
+        raise argparse.ArgumentTypeError(f"{' '.join(sorted(unknown))} is none of {known}")
+    return groups
 
 
 def carry_out(
@@ -69,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     began = time.monotonic()
     program = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     program.add_argument("output", type=Path)
-    program.add_argument("what", nargs="+", choices=[*PARTS, *STEPS], metavar="PART")
+    program.add_argument("what", nargs="+", type=groups_of, metavar="PART")
     program.add_argument("--seconds", type=float, default=560, help="of this visit (560)")
     program.add_argument("--wheel", type=Path, help="a core that was built here before")
     program.add_argument("--pack", type=Path, metavar="FILE", help="a .tar.gz of the folder")
@@ -81,7 +93,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     output = options.output.resolve()
     output.mkdir(parents=True, exist_ok=True)
     visit = Visit(output, began + options.seconds)
-    groups = [group for what in options.what for group in PARTS.get(what, ((what,),))]
+    groups = [group for part in options.what for group in part]
     plugin = any(name not in WITHOUT_PLUGIN for group in groups for name in group)
     act = partial(installation.install, wheel=wheel, plugin=plugin)
     install = Step("install", act, each_visit=True)

@@ -13,6 +13,7 @@ from installation import PLUGIN
 from steps import PYTHON, ROOT, Job, Step
 
 SUITES = "op_db,module_db,optim_db,error_inputs"
+LISTS, NATIVE_LISTS = "lists", "native-lists"
 NATIVE_RUNS = ("native", "native-2", "native-3")
 HARDWARE = PLUGIN / "tests/hardware"
 KERNELS = HARDWARE / "test_same_kernels.py"
@@ -45,10 +46,10 @@ def _programs(job: Job) -> int:
     return job.run(PYTHON, "-m", "torch_fl.testing.programs", *words, variables=ON_CUDA)
 
 
-def _suites(job: Job, device: str) -> int:
+def _suites(job: Job, device: str, suites: str = SUITES) -> int:
     """One run of PyTorch's databases, with fingerprints. What fails against the CPU is no failure
     of this step: natively some of it does too."""
-    words = ["--device", device, "--suite", SUITES, "--configuration", "plain", "--fingerprints"]
+    words = ["--device", device, "--suite", suites, "--configuration", "plain", "--fingerprints"]
     words += ["--workers", "4", "--out", str(job.output / f"{job.name}.jsonl"), "--resume"]
     status = job.run(PYTHON, "-m", "torch_fl.testing", *words, variables=ON_CUDA)
     return 0 if status == 1 else status
@@ -59,6 +60,11 @@ def _compared(job: Job) -> int:
     natives = [file for name in NATIVE_RUNS if (file := job.output / f"{name}.jsonl").exists()]
     words = ["--merge", job.output / "flagos.jsonl", "--against", *natives, "--record", job.output]
     return job.run(PYTHON, "-m", "torch_fl.testing", *map(str, words))
+
+
+def _lists_compared(job: Job) -> int:
+    flagos, native = (str(job.output / f"{name}.jsonl") for name in (LISTS, NATIVE_LISTS))
+    return job.run(PYTHON, "-m", "torch_fl.testing", "--merge", flagos, "--against", native)
 
 
 def _bench(job: Job) -> int:
@@ -75,5 +81,8 @@ STEPS = (
     Step("flagos", partial(_suites, device="flagos")),
     *(Step(name, partial(_suites, device="cuda")) for name in NATIVE_RUNS),
     Step("compared", _compared, each_visit=True),
+    Step(LISTS, partial(_suites, device="flagos", suites="foreach_op_db")),
+    Step(NATIVE_LISTS, partial(_suites, device="cuda", suites="foreach_op_db")),
+    Step("lists-compared", _lists_compared, each_visit=True),
     Step("bench", _bench),
 )

@@ -296,7 +296,7 @@ def test_parts_are_made_of_steps(hardware: Any) -> None:
     assert named == set(hardware.all.STEPS)
     assert not named & set(hardware.all.PARTS)
     each = {step.name for step in hardware.all.STEPS.values() if step.each_visit}
-    assert each == {"compared", "graphs", "operators-compared"}
+    assert each == {"compared", "graphs", "lists-compared", "operators-compared"}
 
 
 def test_a_wheel_of_other_sources_is_told(

@@ -7,9 +7,12 @@ from __future__ import annotations
 
 import copy
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
+from pretend_device import loading
 from pretend_device.processes import on_pretend_device
 
 pretend = torch.ops.pretend
@@ -389,3 +392,57 @@ def test_reports_take_the_targets_time() -> None:
     assert rows["aten::mm"].device_time_s > 0
     assert pretend.told("record") >= 2
     assert pretend.told("events alive") == 0
+
+
+@on_pretend_device(activate=False)
+def test_kernels_over_lists_may_take_tensors_as_they_are() -> None:
+    seen = []
+
+    def kernel(name: str, each: Callable[..., torch.Tensor]) -> None:
+        def run(*given: Any) -> list[torch.Tensor] | None:
+            lists = [value for value in given if isinstance(value, list)]
+            seen.append((name, *(str(tensor.device) for tensor in lists[0])))
+            results = [each(*members, *given[len(lists) :]) for members in zip(*lists, strict=True)]
+            return None if name.partition(".")[0].endswith("_") else results
+
+        library.impl(f"aten::{name}", run, "HPU")
+
+    library = torch.library.Library("aten", "IMPL")
+    kernel("_foreach_mul_.Scalar", lambda x, by: x.mul_(by))
+    kernel("_foreach_sub.List", lambda x, y: x - y)
+    loading.activate(foreach_takes_any_device=True)
+    x, y = torch.full((2,), 5.0, device="flagos:1"), torch.ones(2, device="flagos:1")
+    before = x._version
+    torch._foreach_mul_([x, y], 2)
+    assert x.tolist() == [10.0] * 2
+    assert x._version == before + 1
+    (difference,) = torch._foreach_sub([x], [y])
+    assert difference.device == x.device
+    assert difference.tolist() == [8.0] * 2
+    assert seen == [
+        ("_foreach_mul_.Scalar", "flagos:1", "flagos:1"),
+        ("_foreach_sub.List", "flagos:1"),
+    ]
+    # Several devices, tensors of the target itself: as before.
+    other = torch.ones(2, device="flagos:0")
+    torch._foreach_mul_([x, other], 2)
+    assert (x.tolist(), other.tolist()) == ([20.0] * 2, [2.0] * 2)
+    theirs = torch.ones(2, device="hpu:1")
+    with pytest.raises(RuntimeError, match="two devices"):
+        torch._foreach_sub([x], [theirs])
+    with pytest.raises(RuntimeError, match="at least one tensor"):
+        torch._foreach_mul_([], 2)
+    optimizer_steps_as_without_lists()
+
+
+def optimizer_steps_as_without_lists() -> None:
+    results = []
+    for foreach in (False, True):
+        x = torch.nn.Parameter(torch.full((3,), 2.0, device="flagos"))
+        optimizer = torch.optim.AdamW([x], lr=0.1, foreach=foreach)
+        for _ in range(3):
+            optimizer.zero_grad()
+            (x * x).sum().backward()
+            optimizer.step()
+        results.append(x.tolist())
+    assert results[0] == pytest.approx(results[1])

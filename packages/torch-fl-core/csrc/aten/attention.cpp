@@ -37,7 +37,9 @@ at::SDPBackend target_attention(const at::Tensor& query, const at::Tensor& key,
                                 double dropout_p, bool is_causal, std::optional<double> scale,
                                 bool enable_gqa) {
   // Some implementations give no gradient for a mask.
-  Likenesses like(Relabeling::Aliases::kWithGrad);
+  const bool differentiable = query.requires_grad() || key.requires_grad() ||
+                              value.requires_grad() || (mask && mask->requires_grad());
+  Likenesses like(differentiable ? Relabeling::Aliases::kWithGrad : Relabeling::Aliases::kLight);
   const at::Tensor target_query = like.of(query);
   const at::Tensor target_key = like.of(key);
   const at::Tensor target_value = like.of(value);

@@ -2,6 +2,8 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/_copy_from_and_resize_ops.h>
 #include <ATen/ops/_copy_from_ops.h>
+#include <ATen/ops/_to_copy_native.h>
+#include <ATen/ops/_to_copy_ops.h>
 #include <ATen/ops/copy_ops.h>
 #include <ATen/ops/resize_ops.h>
 #include <torch/library.h>
@@ -15,9 +17,10 @@ namespace torch_fl {
 namespace {
 
 void copy(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
-  Relabeling call;
+  Relabeling call(Relabeling::Aliases::kLight);
   at::Tensor target_to = call.alias(to, Relabeling::Access::kWrite);
   const at::Tensor target_from = call.alias(from);
+  const Relabeling::Settlement settlement(call);
   const KernelScope scope(call.memory_device());
   try {
     at::_ops::copy_::call(target_to, target_from, non_blocking);
@@ -42,6 +45,31 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& destin
   return destination;
 }
 
+// To another dtype or memory format on the same device, what mixed precision does all the time, is
+// one call of the target's: PyTorch's composition would make the result and copy as two of ours.
+at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype,
+                   std::optional<at::Layout> layout, std::optional<at::Device> device,
+                   std::optional<bool> pin_memory, bool non_blocking,
+                   std::optional<at::MemoryFormat> format) {
+  const bool stays = self.key_set().has(c10::DispatchKey::PrivateUse1) &&
+                     (!device || *device == self.device()) &&
+                     layout.value_or(at::kStrided) == at::kStrided && !pin_memory.value_or(false);
+  if (!stays) {
+    return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
+  }
+  Relabeling call(Relabeling::Aliases::kLight);
+  const at::Tensor target_self = call.alias(self);
+  const Relabeling::Settlement settlement(call);
+  const KernelScope scope(call.memory_device());
+  try {
+    return call.wrap(at::_ops::_to_copy::redispatch(target().dense_keys, target_self, dtype, layout,
+                                                    std::nullopt, pin_memory, non_blocking,
+                                                    format));
+  } catch (const c10::Error& error) {
+    call.rethrow(error);
+  }
+}
+
 // A copy resolves lazy conjugation and negation itself; without these fallthroughs PyTorch would
 // resolve them by a copy, and so on for ever.
 void install_lazy_bit_fallthroughs() {
@@ -58,6 +86,7 @@ void install_copies() {
   using routing::Typed;
   Typed<at::_ops::copy_>::install_fixed(&copy_, routing::Route::kBoxing);
   Typed<at::_ops::copy_>::also_for(c10::DispatchKey::QuantizedPrivateUse1);
+  Typed<at::_ops::_to_copy>::install_fixed(&to_copy, routing::Route::kBoxing);
   Typed<at::_ops::_copy_from>::install_fixed(&copy_from, routing::Route::kBoxing);
   Typed<at::_ops::_copy_from_and_resize>::install_fixed(&copy_from_and_resize,
                                                         routing::Route::kBoxing);

@@ -28,7 +28,8 @@ constexpr std::array<std::string_view, 11> kByDevice = {
 };
 
 // One crossing instead of several, on hot paths.
-constexpr std::array<std::string_view, 2> kHot = {"aten::clone", "aten::embedding"};
+constexpr std::array<std::string_view, 4> kHot = {"aten::clone", "aten::embedding",
+                                                  "aten::slice_backward", "aten::select_backward"};
 
 std::string full_name(const c10::OperatorName& name) {
   return name.overload_name.empty() ? name.name : name.name + '.' + name.overload_name;

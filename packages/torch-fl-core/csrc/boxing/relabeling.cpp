@@ -89,7 +89,10 @@ void Relabeling::note_access(Entry& entry, Access access) {
     entry.light = false;
   }
   entry.written = true;
-  if (access != Access::kWriteUncounted || entry.uncounted) return;
+  if (access == Access::kWriteUncounted && !entry.uncounted) note_version(entry);
+}
+
+void Relabeling::note_version(Entry& entry) {
   const auto& counter = entry.original->version_counter();
   if (counter.enabled()) {
     uncounted_ = entry.uncounted = true;
@@ -97,6 +100,12 @@ void Relabeling::note_access(Entry& entry, Access access) {
   } else {
     entry.original->bump_version();  // refuses inference tensors outside of inference mode
   }
+}
+
+void Relabeling::count(TensorImpl* tensor) {
+  auto& entry = entries_.emplace_back();
+  entry.original = tensor;
+  note_version(entry);
 }
 
 void Relabeling::relabel(at::Tensor& result) {

@@ -59,6 +59,9 @@ class Relabeling {
 
   CallDevices& devices() { return devices_; }
 
+  // A tensor that a kernel takes as it is and writes, with nobody above who counts its version.
+  void count(c10::TensorImpl* tensor);
+
   // -- after the arguments
 
   // The flagos device of this call.
@@ -107,8 +110,8 @@ class Relabeling {
 
  private:
   struct Entry {
-    c10::TensorImpl* original;  // outlives the call: it is an argument
-    c10::TensorImpl* alias;     // kept alive by whoever called alias()
+    c10::TensorImpl* original;         // outlives the call: it is an argument
+    c10::TensorImpl* alias = nullptr;  // kept alive by whoever called alias(); none for count()
     bool written = false;
     bool uncounted = false;
     bool light = false;
@@ -150,6 +153,7 @@ class Relabeling {
   c10::TensorImpl* owner_of(const c10::StorageImpl* twin) const;
   void write_back_layout(const Entry& entry);
   void note_access(Entry& entry, Access access);
+  void note_version(Entry& entry);
   void open_pages(const void* data);
   void open_result(c10::StorageImpl* twin);
   void open_parameters(const c10::intrusive_ptr<at::Quantizer>& quantizer);

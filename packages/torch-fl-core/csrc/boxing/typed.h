@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "boxing/as_they_are.h"
 #include "boxing/boxed.h"
 #include "boxing/composites.h"
 #include "boxing/relabeling.h"
@@ -227,6 +228,13 @@ struct TypedBoxing;
 template <class Op, class Result, class... Args>
 struct TypedBoxing<Op, Result(Args...)> {
   static Result run(Args... given) {
+    if constexpr (typed::kListsAlone<Op, Args...>) {
+      if (target().foreach_takes_any_device) {
+        typed::CommonDevice common;
+        (common.add(given), ...);
+        if (const auto* tensor = common.tensor()) return as_they_are(*tensor, given...);
+      }
+    }
     Relabeling call(Relabeling::Aliases::kLight);
     constexpr auto kWrittenLists = typed::written_lists(Op::schema_str);
     if constexpr (kWrittenLists != 0) call.set_written_lists(kWrittenLists);
@@ -266,6 +274,41 @@ struct TypedBoxing<Op, Result(Args...)> {
 
  private:
   static inline constinit OperatorRule rule_{Op::name, Op::overload_name};
+
+  static Result as_they_are(const c10::TensorImpl& tensor, Args... given) {
+    constexpr auto kWrittenLists = typed::written_lists(Op::schema_str);
+    Relabeling call;
+    call.devices().note(tensor);
+    if constexpr (kWrittenLists != 0) {
+      uint32_t lists = kWrittenLists;
+      const auto count = [&](const auto& argument) {
+        if constexpr (typed::kIsList<std::decay_t<decltype(argument)>>) {
+          if ((lists & 1U) != 0) {
+            for (const at::Tensor& each : argument) call.count(each.unsafeGetTensorImpl());
+          }
+          lists >>= 1U;
+        }
+      };
+      (count(given), ...);
+    }
+    const KernelScope scope(call.device());
+    try {
+      if constexpr (std::is_void_v<Result>) {
+        Op::redispatch(target().dense_keys, std::forward<Args>(given)...);
+        call.count_versions();
+      } else {
+        static_assert(kWrittenLists == 0, "its results may be its arguments");
+        Result result = Op::redispatch(target().dense_keys, std::forward<Args>(given)...);
+        typed::wrap(call, result);  // (most kernels make them like their arguments)
+        return result;
+      }
+    } catch (const c10::Error& error) {
+      call.rethrow(error);
+    } catch (...) {
+      call.count_versions();
+      throw;
+    }
+  }
 
   // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.
   static Result decomposed(Relabeling& call, Args... given) {

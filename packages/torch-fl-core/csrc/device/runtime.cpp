@@ -27,6 +27,7 @@ bool has_runtime() noexcept { return g_runtime != nullptr; }
 void set_runtime(std::unique_ptr<Runtime> runtime) {
   TORCH_CHECK(g_runtime == nullptr, "flagos is already activated in this process.");
   g_target = make_target(runtime->target_type());
+  g_target.foreach_takes_any_device = runtime->foreach_takes_any_device();
   g_runtime = runtime.release();
 }
 

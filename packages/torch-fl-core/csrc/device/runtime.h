@@ -40,6 +40,8 @@ class Runtime {
   virtual ~Runtime() = default;
 
   virtual c10::DeviceType target_type() const noexcept = 0;
+  // See Target.
+  virtual bool foreach_takes_any_device() const noexcept { return false; }
 
   // False where there is only a reason why there is none.
   virtual bool is_usable() const noexcept { return true; }

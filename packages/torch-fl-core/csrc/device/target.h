@@ -18,6 +18,8 @@ struct Target {
   c10::DispatchKey nested = c10::DispatchKey::NestedTensorCPU;
   // CPU tensors carry no index: which flagos device they belong to is then the engine's to know.
   bool indexed = false;
+  // The target's kernels over lists use a tensor's address and ask nothing of its device's type.
+  bool foreach_takes_any_device = false;
   c10::DispatchKeySet dense_keys;
   // The backend's part of a key set, with and without autocast.
   c10::DispatchKeySet backend_keys;

@@ -9,8 +9,9 @@
 namespace torch_fl {
 
 // Blocks of `kSize` bytes. One list per thread; what a thread frees beyond `kKept` blocks, or after
-// its own end has begun, goes back to the system.
-template <size_t kSize, int kKept = 64>
+// its own end has begun, goes back to the system. (An optimizer's step has an alias for each of its
+// tensors at a time: a model's parameters and what belongs to them.)
+template <size_t kSize, int kKept = 2048>
 class FreeList {
  public:
   static void* take() {

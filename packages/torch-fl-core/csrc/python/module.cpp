@@ -27,8 +27,9 @@ void activate_host(int device_count, size_t memory_limit, bool guard) {
       {.device_count = device_count, .memory_limit = memory_limit, .guard = guard}));
 }
 
-void activate_delegate(const std::string& device_type) {
-  activate(delegate::make_runtime(c10::Device(device_type).type()));
+void activate_delegate(const std::string& device_type, bool foreach_takes_any_device) {
+  const auto target = c10::Device(device_type).type();
+  activate(delegate::make_runtime(target, foreach_takes_any_device));
 }
 
 void activate_unavailable(const std::string& reason) {

@@ -23,7 +23,7 @@ class _Properties(TypedDict):
 def activate_host(device_count: int, memory_limit: int, guard: bool, /) -> None:
     """Makes flagos run on host memory: devices, the limit of each in bytes, page protection."""
 
-def activate_delegate(device_type: str, /) -> None:
+def activate_delegate(device_type: str, foreach_takes_any_device: bool, /) -> None:
     """Makes flagos run on another device of this PyTorch, such as "cuda"."""
 
 def activate_unavailable(reason: str, /) -> None:

@@ -67,7 +67,7 @@ def _start(extension: ModuleType) -> Runtime | None:
         if isinstance(runtime, HostRuntime):
             extension.activate_host(runtime.devices, runtime.memory_limit, runtime.guard)
         elif isinstance(runtime, DelegateRuntime):
-            extension.activate_delegate(runtime.device_type)
+            extension.activate_delegate(runtime.device_type, runtime.foreach_takes_any_device)
         elif isinstance(runtime, AbiRuntime):
             raise NotImplementedError("this core has no loader for plugins with a C ABI yet")
     except Exception as error:

@@ -47,6 +47,7 @@ WRONG: list[tuple[Callable[[], object], str]] = [
     (lambda: Detection(found=1), "True or False"),  # type: ignore[arg-type]
     (lambda: Detection(found=True, devices=-1), "devices"),
     (lambda: DelegateRuntime(""), "device_type"),
+    (lambda: DelegateRuntime("cuda", 1), "True or False"),  # type: ignore[arg-type]
     (lambda: AbiRuntime("libx.so"), "absolute path"),
     (lambda: Routes(defaults="a.conf"), "Path"),  # type: ignore[arg-type]
     (lambda: Routes(profiles={"a/b": Path("x")}), "without '/'"),

@@ -25,8 +25,9 @@ def load(library: str) -> None:
     torch._register_device_module(TYPE, module)
 
 
-def activate(device_type: str = TYPE) -> None:
-    """`import torch_fl` in a process whose backend stands on `device_type`."""
+def activate(device_type: str = TYPE, **declared: bool) -> None:
+    """`import torch_fl` in a process whose backend stands on `device_type`; `declared` are further
+    fields of its `DelegateRuntime`."""
     # The package is registered but not run yet: running it activates.
     spec = importlib.util.find_spec("torch_fl")
     assert spec is not None
@@ -34,7 +35,8 @@ def activate(device_type: str = TYPE) -> None:
     package = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
     from torch_fl.plugins import discovery
 
-    candidate = discovery.Candidate("pretend", None, None, __name__, lambda: _plugin(device_type))
+    plugin = _plugin(device_type, declared)
+    candidate = discovery.Candidate("pretend", None, None, __name__, lambda: plugin)
     discovery.discover = lambda: discovery.Discovery((candidate,), (), ())
     try:
         spec.loader.exec_module(package)
@@ -43,7 +45,7 @@ def activate(device_type: str = TYPE) -> None:
         raise
 
 
-def _plugin(device_type: str) -> object:
+def _plugin(device_type: str, declared: dict[str, bool]) -> object:
     """A plugin that fits every machine and stands on `device_type`."""
     from torch_fl.plugins.spec import DelegateRuntime, Detection, Identity, Runtime, hookimpl
 
@@ -58,6 +60,6 @@ def _plugin(device_type: str) -> object:
 
         @hookimpl
         def torch_fl_runtime(self) -> Runtime:
-            return DelegateRuntime(device_type)
+            return DelegateRuntime(device_type, **declared)
 
     return Plugin()

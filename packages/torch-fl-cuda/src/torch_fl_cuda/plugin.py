@@ -39,7 +39,7 @@ def torch_fl_runtime() -> DelegateRuntime:
             f"No CUDA GPUs are available. {why} Unset {detection.VISIBLE} or name GPUs that "
             f"`nvidia-smi -L` lists, or set FLAGOS_PLUGIN=host to work on CPU memory."
         )
-    return DelegateRuntime("cuda")
+    return DelegateRuntime("cuda", foreach_takes_any_device=True)
 
 
 @hookimpl

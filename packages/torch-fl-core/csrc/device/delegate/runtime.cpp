@@ -20,9 +20,11 @@ using c10::Stream;
 
 class DelegateRuntime final : public Runtime {
  public:
-  explicit DelegateRuntime(c10::DeviceType target) : type_(target), guard_(target) {}
+  DelegateRuntime(c10::DeviceType target, bool foreach_takes_any_device)
+      : type_(target), foreach_takes_any_device_(foreach_takes_any_device), guard_(target) {}
 
   c10::DeviceType target_type() const noexcept override { return type_; }
+  bool foreach_takes_any_device() const noexcept override { return foreach_takes_any_device_; }
   // PyTorch's own way, once per process, however the target is first used and by whichever thread.
   // Needed before the first allocation: CUDA's allocator asserts otherwise.
   void initialize() override { at::globalContext().lazyInitDevice(type_); }
@@ -171,12 +173,13 @@ class DelegateRuntime final : public Runtime {
   }
 
   const c10::DeviceType type_;
+  const bool foreach_takes_any_device_;
   const c10::impl::VirtualGuardImpl guard_;
 };
 
 }  // namespace
 
-std::unique_ptr<Runtime> make_runtime(c10::DeviceType target) {
+std::unique_ptr<Runtime> make_runtime(c10::DeviceType target, bool foreach_takes_any_device) {
   TORCH_CHECK(target != kFlagos, "flagos cannot stand on itself.");
   TORCH_CHECK(at::isAccelerator(target), "flagos cannot stand on ",
               c10::DeviceTypeName(target, /*lower_case=*/true),
@@ -184,7 +187,7 @@ std::unique_ptr<Runtime> make_runtime(c10::DeviceType target) {
   TORCH_CHECK(c10::impl::hasDeviceGuardImpl(target), "This PyTorch has no support for ",
               c10::DeviceTypeName(target, /*lower_case=*/true),
               ", the device that the chosen flagos backend stands on.");
-  return std::make_unique<DelegateRuntime>(target);
+  return std::make_unique<DelegateRuntime>(target, foreach_takes_any_device);
 }
 
 }  // namespace torch_fl::delegate

@@ -114,11 +114,23 @@ class HostRuntime:
 
 @dataclass(frozen=True)
 class DelegateRuntime:
-    """Devices, streams and memory of a device that this PyTorch already has, such as "cuda"."""
+    """Devices, streams and memory of a device that this PyTorch already has, such as "cuda".
+
+    `foreach_takes_any_device`: the device's kernels of `torch._foreach_*` (of numbers and lists,
+    but for norms) use the addresses, shapes and dtypes of their tensors and ask nothing of their
+    device's type. They are given flagos' tensors as they are then, which makes optimizers faster by
+    what thousands of aliases cost.
+    """
 
     device_type: str
+    foreach_takes_any_device: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.foreach_takes_any_device, bool):
+            raise TypeError(
+                f"foreach_takes_any_device must be True or False, but is "
+                f"{self.foreach_takes_any_device!r}."
+            )
         if not isinstance(self.device_type, str) or not self.device_type:
             raise ValueError(
                 f'device_type must be a device of PyTorch such as "cuda", but is '

@@ -65,6 +65,9 @@ class Pass:
     defined_memory: bool = False
     """Memory that is otherwise not initialised has a defined value in this pass."""
 
+    native_versions: bool = True
+    """Version counters are to rise as those of the device that flagos stands on do."""
+
     def limit(self, tier: Tier) -> int | None:
         """The limit of that tier."""
         limits = {"ci": self.ci, "glance": self.glance, "selfcheck": self.selfcheck}

@@ -43,6 +43,8 @@ class Expectation:
     copies: bool = False
     """nothing is compared of where results lie, which share memory, and what of their values is
     only noted (a conjugation, zeros); nor of what a failed call left in its arguments"""
+    native_versions: bool = True
+    """version counters are in fingerprints, by which two devices are compared"""
 
     @property
     def ignored(self) -> frozenset[str]:

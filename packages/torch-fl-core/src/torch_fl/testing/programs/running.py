@@ -20,9 +20,11 @@ from .side import Side
 
 __all__ = ["Request", "RequestError", "Result", "native_of", "run"]
 
-_MORE_NATIVES: Final = 4
+_MORE_NATIVES: Final = (4, 16)
 """Further native runs where two were alike and flagos was not: chance may have made them so. The
-last is in a new process: some choices, such as an algorithm by its time, are made once for one."""
+first number of them, or the second where that takes less than `_MORE_S`. The last is in a new
+process: some choices, such as an algorithm by its time, are made once for one."""
+_MORE_S: Final = 2.0
 
 
 class RequestError(ValueError):
@@ -135,10 +137,13 @@ class _Sides:
         natives = [self._run(side, program) for side in self._natives]
         flagos = self._run(self._flagos, program)
         verdict = judge(natives, flagos)
-        for more in range(1, _MORE_NATIVES + 1):
+        least, most = _MORE_NATIVES
+        spent = sum(run.seconds for run in natives)
+        many = most if spent * most / len(natives) < _MORE_S else least
+        for more in range(1, many + 1):
             if verdict.outcome not in (Outcome.CLOSE, Outcome.DIFFERS):
                 break
-            if more == _MORE_NATIVES:
+            if more == many:
                 self._natives[1].close()
             natives.append(self._run(self._natives[1], program))
             verdict = judge(natives, flagos)
