@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import torch
 import torch._inductor.compile_fx
-from torch._inductor import output_code
+from torch._inductor import async_compile, output_code
 from torch._inductor.compile_fx import compile_fx_inner
 from torch._subclasses import fake_tensor
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from torch_fl._compat.compiler import inductor
+from torch_fl.compile import regions
 
 FLAGOS = "flagos"
 
@@ -30,6 +31,7 @@ def found(module: str, name: str) -> Any:
 
 
 WRAPPED = {
+    ("torch._inductor.compile_fx", "compile_fx"): ["model_", "example_inputs_"],
     ("torch._inductor.compile_fx", "_compile_fx_inner"): ["gm", "example_inputs"],
     ("torch._inductor.compile_fx", "fx_codegen_and_compile"): ["gm", "example_inputs"],
     ("torch._inductor.compile_fx", "_recursive_joint_graph_passes"): ["gm"],
@@ -119,3 +121,22 @@ def test_a_renamed_graph_is_compiled_alone_too() -> None:
     one, two = compiled([torch.ones(2, device=FLAGOS)])
     assert (one.tolist(), two.item()) == ([2, 2], 2)
     assert one.device.type == two.device.type == FLAGOS
+
+
+def test_workers_start_with_the_graph_where_there_are_kernels(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PyTorch wakes them for devices that it knows by name."""
+    source = inspect.getsource(inspect.unwrap(torch._inductor.compile_fx.compile_fx))
+    assert 'in ("cuda", "xpu")' in source
+    assert "AsyncCompile.wakeup()" in source
+    told: list[bool] = []
+    monkeypatch.setattr(async_compile.AsyncCompile, "wakeup", lambda: told.append(True))
+    x = torch.ones(3, device=FLAGOS)
+    for kernels in (False, True):
+        monkeypatch.setattr(regions, "has_kernels", lambda kernels=kernels: kernels)
+        torch._dynamo.reset()
+        torch.compile(lambda v: v * 2 + 1)(torch.ones(3))
+        assert told == []
+        torch.compile(lambda v: v * 2 - 1)(x)
+        assert bool(told) is kernels

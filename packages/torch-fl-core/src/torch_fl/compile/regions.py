@@ -55,6 +55,11 @@ def to_target() -> Renaming:
     return Renaming(FLAGOS, target, index=None if target == HOST else True)
 
 
+def has_kernels() -> bool:
+    """Whether what is compiled for flagos has kernels that other processes compile: Triton's."""
+    return targets.profile() is not None
+
+
 def _target() -> str:
     return selection.current().target or HOST
 

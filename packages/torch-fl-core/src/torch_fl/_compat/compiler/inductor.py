@@ -4,9 +4,12 @@ compiles them.
 Reason: Inductor compiles for devices by name, in some hundred places: a device from outside gets
 the generic path of each. Instead, a graph of flagos tensors is renamed to the device that flagos
 stands on after autograd has been traced, compiled there with all that Inductor has for that device,
-and called through a boundary that renames tensors. Seven functions are wrapped for it, none
+and called through a boundary that renames tensors. Eight functions are wrapped for it, none
 replaced:
 
+- `compile_fx.compile_fx`: for tensors of devices known by name, the processes that compile kernels
+  are started with the first graph, while it is traced. Those that start with the first kernel are
+  too late for a whole model: its kernels are compiled one after the other.
 - `compile_fx._compile_fx_inner`: each graph comes here, whoever asked for it.
 - `compile_fx.fx_codegen_and_compile`: what it makes is marked, so that caches keep the mark.
 - `output_code.CompiledFxGraph.post_compile`: each compiled graph, new or from a cache, comes here
@@ -52,6 +55,9 @@ class Region(Protocol):
 class Regions(Protocol):
     """What the compiler backend does with graphs; torch_fl.compile.regions has it."""
 
+    def has_kernels(self) -> bool:
+        """Whether what is compiled for flagos has kernels that other processes compile."""
+
     def enter(self, graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
         """Renames a graph in place; None for one without flagos."""
 
@@ -89,12 +95,26 @@ def load_operators() -> None:
     import torch._inductor.inductor_prims  # noqa: F401
 
 
+def _is_of_flagos(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == "flagos"
+
+
 def _change(regions: Callable[[], Regions], module: Any) -> None:
-    from torch._inductor import freezing, output_code
+    from torch._inductor import async_compile, freezing, output_code
 
     # Compilations nest (subgraphs, autotuning), they do not run beside each other. None is for a
     # graph without flagos.
     current: list[Region | None] = []
+
+    compile_whole = module.compile_fx
+
+    @functools.wraps(compile_whole)
+    def compile_with_workers(
+        model_: Any, example_inputs_: Sequence[Any], *args: Any, **kwargs: Any
+    ) -> Any:
+        if regions().has_kernels() and any(map(_is_of_flagos, example_inputs_)):
+            async_compile.AsyncCompile.wakeup()
+        return compile_whole(model_, example_inputs_, *args, **kwargs)
 
     compile_inner = module._compile_fx_inner
 
@@ -159,6 +179,7 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
             graphs.extend(parts)
         return parts
 
+    module.compile_fx = compile_with_workers
     module._compile_fx_inner = compile_renamed
     module.fx_codegen_and_compile = compile_and_mark
     module.fw_compiler_freezing = compile_frozen_renamed
