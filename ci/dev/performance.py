@@ -51,15 +51,19 @@ measures what the file does not have yet, the most important rows first, for at 
 measures one anew, `--profile ROW` profiles both sides of one, `--reason ROW TEXT` says why it
 misses. `--native cpu --quick --pairs 2` tries everything without a GPU.
 
-Training, decoding and replay run in at least five pairs of new processes. The two of a pair live at
-the same time and take turns in random order, each turn from an empty queue to an empty queue, so
-that what changes on the machine meets both sides. A pair gives the ratio of its medians, the row
-the median of its pairs; the bootstrap draws pairs, and turns within them. Both sides draw the same
-random numbers, and their results are compared: *bit for bit*, *close* (within the row's tolerance)
-or *different*. Peak memory is what PyTorch's allocator counts as allocated. Host time per operator
-comes from several runs of `./dev bench dispatch`, whose slices of both sides alternate within one
-process (but for *mm forward + backward*, where native needs its own); there the ratio is flagos'
-time divided by native's.
+Training and replay run in at least five pairs of new processes. The two of a pair live at the same
+time and take turns in random order, each turn from an empty queue to an empty queue, so that what
+changes on the machine meets both sides. A pair gives the ratio of its medians, the row the median
+of its pairs; the bootstrap draws pairs, and turns within them. Both sides draw the same random
+numbers, and their results are compared: *bit for bit*, *close* (within the row's tolerance) or
+*different*. Peak memory is what PyTorch's allocator counts as allocated.
+
+Decoding has no backward pass: a pair is one new process, where both sides take turns on the same
+parameters through zero-copy views, so that they have the same processors and memory, too. Their
+tokens are compared before the turns; peak memory is that of one more text of each. Host time per
+operator comes from several runs of `./dev bench dispatch`, whose slices of both sides alternate
+within one process (but for *mm forward + backward*, where native needs its own); there the ratio is
+flagos' time divided by native's.
 """
 
 

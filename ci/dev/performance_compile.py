@@ -55,12 +55,15 @@ NAME` chooses rows, `--again` measures them anew, `--reason ROW TEXT` says why o
 `--compare` flagos runs alone.
 
 A row takes five pairs of new processes, or as many as `--pairs` says. The two of a pair live at the
-same time, each with an empty cache of the compiler, compile one after the other, and take turns in
-random order. A pair gives the ratio of its medians, the row the median of its pairs; the bootstrap
-draws pairs, and turns within them. Both sides draw the same random numbers, and their losses (of
-decoding, the logits of the whole text) are compared: *bit for bit*, *close* or *different*. A step
-is the forward and backward pass of a loss, without an optimizer. The boundary is the difference
-between calling a region with nothing in it and calling the same function directly.
+same time, each with an empty cache of the compiler, and take turns in random order, while nothing
+else runs. On host memory and under `max-autotune` they compile one after the other. In the other
+modes both sides of several rows compile at the same time, with equal shares of the machine's
+processes: their compile times are those under this load. A pair gives the ratio of its medians, the
+row the median of its pairs; the bootstrap draws pairs, and turns within them. Both sides draw the
+same random numbers, and their losses (of decoding, the logits of the whole text) are compared: *bit
+for bit*, *close* or *different*. A step is the forward and backward pass of a loss, without an
+optimizer. The boundary is the difference between calling a region with nothing in it and calling
+the same function directly.
 """
 
 
@@ -86,7 +89,7 @@ def page(layout: Layout) -> str:
         every = [rows.name_of(row, mode) for mode in modes for row in names]
         shown = dict.fromkeys([*every, *records])
         parts += [_row(name, records.get(name, {}), target) for name in shown]
-        parts += [*_misses(records), *_machines(records)]
+        parts += [*_compiled_together(records), *_misses(records), *_machines(records)]
     parts.append("\n## Rows\n\n")
     parts += [f"- `{name}`: {about}\n" for name, about in rows.ABOUT.items()]
     return "".join([*parts, HOW])
@@ -127,6 +130,17 @@ def _row(name: str, record: dict[str, Any], target: str) -> str:
 def _value(figure: dict[str, Any]) -> str:
     low, high = figure["interval"]
     return f"{figure['value']:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def _compiled_together(records: dict[str, Any]) -> Iterator[str]:
+    of: dict[int, list[str]] = {}
+    for name, record in records.items():
+        most = max((pair.get("built_with", 1) for pair in record.get("pairs", ())), default=1)
+        of.setdefault(most, []).append(f"`{name}`")
+    said = [f"- {most} at a time: {'; '.join(of[most])}\n" for most in sorted(of) if most > 1]
+    if said:
+        yield "\nRows that were compiled at the same time, both sides under the same load:\n\n"
+        yield from said
 
 
 def _misses(records: dict[str, Any]) -> Iterator[str]:

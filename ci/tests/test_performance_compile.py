@@ -71,6 +71,14 @@ def test_what_is_measured_and_why_it_misses(tmp_path: Path) -> None:
     assert "| `flex, default` | –" in page
 
 
+def test_rows_that_were_compiled_together_are_named(tmp_path: Path) -> None:
+    pairs = [{}, {"built_with": 1}, {"built_with": 6}]
+    rows = {f"{name}, default": {**MEASURED, "pairs": pairs} for name in ("mlp", "conv")}
+    page = pages.page(_layout(tmp_path, {**rows, "flex, default": MEASURED}))
+    assert "- 6 at a time: `mlp, default`; `conv, default`\n" in page
+    assert "1 at a time" not in page
+
+
 def test_a_quick_run_is_no_evidence(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no evidence"):
         pages.page(_layout(tmp_path, {"mlp, default": MEASURED}, quick=True))

@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from _rows import Goal, Row
 
 TUNED: Final = "max-autotune"
-"""Kernels are chosen by their time on the device, so one side compiles after the other; in other
-modes both compile at the same time. Each has half of the machine's processes in all modes."""
+"""Kernels are chosen by their time on the device, so one side compiles after the other, each with
+half of the machine's processes. In other modes rows compile at the same time, both sides of all of
+them, and share the processes."""
 
 MODES: Final = ("default", "reduce-overhead", TUNED)
 """Those that take longest last: a run that is out of time leaves them for the next."""

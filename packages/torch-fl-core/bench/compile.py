@@ -5,6 +5,7 @@
 
 A row is a model in a mode. Its two sides run in processes of their own that take turns, in pairs,
 as the rows of `./dev bench cuda` do, whose processes, statistics and file of results these are.
+On a GPU rows compile at the same time, unless kernels are chosen by their time on the device.
 Without `--compare` flagos runs alone, and nothing is recorded.
 """
 
@@ -151,7 +152,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return 0
         measure = functools.partial(training.measure, figures=of_pairs)
         again = [row.name for row in rows] if options.again else ()
-        missing = _rounds.run(rows, plan, results, lambda _: measure, again)
+        together = functools.partial(training.together, figures=of_pairs)
+        missing = _rounds.run(rows, plan, results, lambda _: measure, again, together)
     except (ResultsError, ChildError, UnavailableError, OutOfTimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

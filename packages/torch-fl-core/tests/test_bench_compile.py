@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -119,13 +121,22 @@ def test_the_command_measures_rows_in_turns(
     measured: list[str] = []
     most = 3
 
-    def measure_pair(row: Any, *_: Any) -> tuple[dict[str, Any], str]:
-        if len(measured) == most:
-            raise bench.out_of_time("no time")
-        measured.append(row.name)
-        return {**_pair(2.0, 2.0), "s": 0.1}, "float32"
+    class Pair(nullcontext[Any]):
+        s = 0.1
 
-    monkeypatch.setattr(bench.training, "measure_pair", measure_pair)
+        def __init__(self, row: Any, *_: Any) -> None:
+            super().__init__(self)
+            self._name = row.name
+
+        def build(self, _: float) -> None:
+            if len(measured) == most:
+                raise bench.out_of_time("no time")
+
+        def measure(self, _: float) -> tuple[dict[str, Any], str]:
+            measured.append(self._name)
+            return {**_pair(2.0, 2.0), "s": 0.1}, "float32"
+
+    monkeypatch.setattr(bench.training, "Pair", Pair)
     file = tmp_path / "compile.json"
     words = ["--compare", "--native", "cpu", "--quick", "--pairs", "2", "--json", str(file)]
     words += ["--model", "mlp", "flex", "--mode"]
@@ -154,3 +165,20 @@ def test_rows_know_what_a_pair_needs(bench: SimpleNamespace) -> None:
     for row in bench.rows.rows(models, tuple(bench.rows.MODES), "cuda"):
         assert 0 < row.pair_s < row.limit_s == 240
     assert set(bench.rows.LARGE_PAIR_S) == set(bench.rows.ABOUT)
+
+
+def test_processes_that_compile_at_the_same_time_have_equal_shares(
+    bench: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(BENCH / "compiled"))
+    from _compiled_child import share
+
+    monkeypatch.setattr(os, "cpu_count", lambda: 16)
+    assert [share(builders) for builders in (2, 4, 12, 32)] == [8, 4, 1, 1]
+
+
+def test_rows_compile_together_where_none_times_kernels(bench: SimpleNamespace) -> None:
+    models, modes = tuple(bench.rows.MODELS), tuple(bench.rows.MODES)
+    together = {row.size["mode"] for row in bench.rows.rows(models, modes, "cuda") if row.together}
+    assert together == {"default", "reduce-overhead"}
+    assert not any(row.together for row in bench.rows.rows(models, modes, "cpu"))

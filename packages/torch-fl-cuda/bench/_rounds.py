@@ -2,13 +2,16 @@
 
 Rows take turns: a pair of processes for each, then another one for each. A run that is out of time
 has something of every row then, and the same command goes on with the row that has the fewest.
+Rows that follow one another have their turn as a group where they may be built at the same time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+import itertools
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 import _environment
 from _plan import AT_LEAST, OutOfTimeError, Plan
@@ -17,8 +20,15 @@ from _rows import Row
 from _sides import ChildError, UnavailableError
 
 Measure = Callable[[Row, Plan, dict[str, Any], Callable[[], None]], None]
+Taken = tuple[Row, dict[str, Any]]
+"""A row whose turn it is, and its record."""
+Together = Callable[[Sequence[Taken], Plan], AbstractContextManager[Sequence[Measure]]]
+"""Builds some of the first rows, at least one, at the same time; gives a measure for each."""
 
 FINAL = ("complete", "unavailable")
+MOST_TOGETHER: Final = 3
+"""Rows of a group: the two processes of each are on the device at the same time, with all that they
+hold of its memory."""
 
 
 def run(
@@ -27,21 +37,48 @@ def run(
     results: Results,
     measure: Callable[[Row], Measure],
     again: Collection[str] = (),
+    together: Together | None = None,
 ) -> list[str]:
-    """Measures what is missing of the rows; those named in `again` begin anew. Returns the names of
-    those of which something is missing still."""
+    """Measures what is missing of the rows; those named in `again` begin anew. Without `together`
+    there are no groups. Returns the names of those of which something is missing still."""
     build = _environment.build()
     found = ((row, _begin(row, plan, results, build, again=row.name in again)) for row in rows)
     begun = [(row, record) for row, record in found if record is not None]
     going_on = begun
     for number in range(1, plan.pairs + 1):
         turn = replace(plan, wanted=number)
-        going_on = [
-            (row, record)
-            for row, record in going_on
-            if _turn(row, turn, results, record, measure(row))
-        ]
+        due = [each for each in going_on if len(each[1].get("pairs", ())) < number]
+        ended: set[str] = set()
+        for group in _groups(due, MOST_TOGETHER if together else 1):
+            ended |= _turns(group, turn, results, measure, together)
+        going_on = [each for each in going_on if each[0].name not in ended]
     return [row.name for row, record in begun if not _has_enough(row, plan, record)]
+
+
+def _groups(due: Sequence[Taken], most: int) -> Iterator[Sequence[Taken]]:
+    """Rows that follow one another and may be built at the same time; each other row is alone."""
+    for together, rows in itertools.groupby(due, lambda taken: taken[0].together):
+        group, size = list(rows), most if together else 1
+        yield from (group[first : first + size] for first in range(0, len(group), size))
+
+
+def _turns(
+    group: Sequence[Taken],
+    plan: Plan,
+    results: Results,
+    measure: Callable[[Row], Measure],
+    together: Together | None,
+) -> set[str]:
+    """A turn of each row of a group; the names of those that cannot have another one."""
+    ended = set()
+    while group:
+        alone = nullcontext([measure(group[0][0])])
+        with together(group, plan) if together and len(group) > 1 else alone as measures:
+            for (row, record), each in zip(group, measures, strict=False):
+                if not _turn(row, plan, results, record, each):
+                    ended.add(row.name)
+        group = group[len(measures) :]
+    return ended
 
 
 def _begin(
@@ -74,8 +111,6 @@ def _has_enough(row: Row, plan: Plan, record: dict[str, Any]) -> bool:
 def _turn(row: Row, plan: Plan, results: Results, record: dict[str, Any], measure: Measure) -> bool:
     """One turn of a row; whether it can have another one. What goes wrong is in its record, which
     takes its place among the results when there is something in it."""
-    if len(record.get("pairs", ())) >= plan.pairs_now:
-        return True  # of an earlier run
 
     def keep() -> None:
         results.keep(row.name, record)

@@ -1,7 +1,8 @@
 """Owns: the two sides of a row, and the processes that they run in.
 
 The native side runs without activation: PyTorch's autoload of backends is off and torch_fl is not
-imported, so that it is what PyTorch does without this project.
+imported, so that it is what PyTorch does without this project. Only where both sides are in one
+process (`Row.one_process`) it works beside flagos.
 """
 
 from __future__ import annotations
@@ -51,6 +52,12 @@ class Side:
     program: Path | None = None
     """What its processes run: `CHILD`, unless it is another one that speaks as that does."""
 
+    native: str = ""
+    """The device that its process works on natively as well, for the other side; else nothing."""
+
+    cores: frozenset[int] | None = None
+    """The processors of its processes; None: all."""
+
     def environment(self) -> dict[str, str]:
         """The variables of its processes."""
         variables = {**os.environ, "TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
@@ -89,17 +96,24 @@ def answer_of(text: str) -> Answer:
 
 
 class Child:
-    """A process that runs `_child.py`. Use it in a `with` block: it leaves nothing behind."""
+    """A process that runs `_child.py`. Use it in a `with` block: it leaves nothing behind.
 
-    def __init__(self, side: Side, workload: str, size: dict[str, Any]) -> None:
+    `builders` is the number of processes that build at the same time and share the machine.
+    """
+
+    def __init__(
+        self, side: Side, workload: str, size: dict[str, Any], *, builders: int = 2
+    ) -> None:
         self.side = side
         self._errors = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
         spec = {
             "workload": workload,
             "size": size,
             "device": side.device,
+            "native": side.native,
             "activate": side.activate,
             "threads": 1 if side.target == "cpu" else None,
+            "builders": builders,
             "began": time.time(),
         }
         self._process = subprocess.Popen(
@@ -109,6 +123,8 @@ class Child:
             stderr=self._errors,
             env=side.environment(),
         )
+        if side.cores:
+            os.sched_setaffinity(self._process.pid, side.cores)  # its threads are all to come
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._words, self._answers = self._process.stdin, self._process.stdout

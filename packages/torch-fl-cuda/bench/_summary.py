@@ -66,7 +66,10 @@ def turns_of(pairs: Sequence[dict[str, Any]]) -> list[list[Turn]]:
 
 
 def agreement_of(row: Row, pairs: Sequence[dict[str, Any]]) -> str:
-    """Whether both sides computed the same in all pairs."""
+    """Whether both sides computed the same in all pairs. Where a process has both, it has compared
+    more than their results: the pair's `equal`."""
+    if not all(pair.get("equal", True) for pair in pairs):
+        return "different"
     results = [(_results(pair["native"]), _results(pair["device"])) for pair in pairs]
     return _comparison.agreement(results, row.tolerance)
 

@@ -74,7 +74,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             _profile(row, plan, results)
             return 0
         chosen = [row for row in ROWS if row.name in options.only]
-        missing = _rounds.run(chosen, plan, results, lambda row: MEASURES[row.kind], options.again)
+        missing = _rounds.run(
+            chosen,
+            plan,
+            results,
+            lambda row: MEASURES[row.kind],
+            options.again,
+            together=training.together,
+        )
     except (ResultsError, ChildError, UnavailableError, OutOfTimeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2

@@ -121,5 +121,7 @@ def test_a_rows_figures(bench: Any) -> None:
     assert [figure["verdict"] for figure in large["figures"]] == ["ok", "over"]
     wrong = bench.summary.of_pairs(row, [pair(9.0, 100)] * 4 + [pair(9.0, 100, last=1.5)])
     assert (wrong["agreement"], wrong["verdict"]) == ("different", "wrong")
+    unequal = bench.summary.of_pairs(row, [pair(9.0, 100), {**pair(9.0, 100), "equal": False}])
+    assert (unequal["agreement"], unequal["verdict"]) == ("different", "wrong")
     uncounted = bench.summary.of_pairs(row, [pair(10.0, None)] * 5)
     assert [figure["figure"] for figure in uncounted["figures"]] == ["throughput"]

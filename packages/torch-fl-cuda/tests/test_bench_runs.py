@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -55,6 +57,20 @@ def test_a_pair_of_processes(bench: Any, plan: Any) -> None:
     assert pair["device"]["peak_bytes"] > 0
     # Enough of them: nothing is started again.
     bench.training.measure(row, one, record, lambda: pytest.fail("measured again"))
+
+
+def test_both_sides_in_one_process(bench: Any, plan: Any) -> None:
+    record: dict[str, Any] = {}
+    row = bench.rows.BY_NAME["qwen3-decode"]
+    bench.training.measure(row, replace(plan, pairs=1), record, lambda: None)
+    (pair,) = record["pairs"]
+    assert len(pair["turns"]) == row.quick["turns"]
+    assert all(value > 0 for turn in pair["turns"] for value in turn)
+    assert pair["native"]["start_s"] == pair["device"]["start_s"]
+    assert pair["equal"] is True
+    assert record["agreement"] == "bit for bit", f"{pair['native']} and {pair['device']}"
+    assert pair["native"]["peak_bytes"] is None
+    assert pair["device"]["peak_bytes"] > 0
 
 
 @pytest.mark.parametrize(
@@ -156,11 +172,16 @@ class Fake:
         record |= {"state": "complete" if done else "partial", "date": "2026-01-02"}
         save()
 
+    def together(self, taken: Any, plan: Any) -> Any:
+        """Stands in for what builds rows at the same time: all that it is given."""
+        return nullcontext([self] * len(taken))
+
 
 @pytest.fixture
 def fake(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Fake:
     found = Fake(bench.plan.OutOfTimeError)
     monkeypatch.setitem(bench.cuda.MEASURES, "steps", found)
+    monkeypatch.setattr(bench.training, "together", found.together)
     monkeypatch.setattr(bench.environment, "build", lambda: "abc")
     monkeypatch.setattr(bench.sides, "environment", lambda *_: {"torch": "2.13.0"})
     return found
@@ -294,7 +315,7 @@ def test_a_pair_that_the_end_cut_off_is_not_begun_in_as_little_time(
     assert 1.0 < kept["s_at_least"] < 3.0
     assert (kept["state"], kept["build"]) == ("complete", "another")  # it is as it was
     # As much time again is too little, and it is not started; a new record knows it too.
-    monkeypatch.setattr(bench.training, "measure_pair", lambda *_: pytest.fail("started"))
+    monkeypatch.setattr(bench.training, "Pair", lambda *_: pytest.fail("started"))
     short = replace(plan, deadline=time.monotonic() + 1.0)
     assert bench.rounds.run([row], short, results, lambda _: measure, [row.name]) == [row.name]
     assert results.rows[row.name]["pairs"] == [1]
@@ -304,7 +325,9 @@ def test_pairs_of_different_programs_do_not_mix(
     bench: Any, plan: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notes = iter(["transformers 5", "transformers 5", "plain"])
-    monkeypatch.setattr(bench.training, "measure_pair", lambda *_: ({"s": 0.1}, next(notes)))
+    pair = MagicMock(s=0.1)
+    pair.__enter__.return_value.measure = lambda _: ({"s": 0.1}, next(notes))
+    monkeypatch.setattr(bench.training, "Pair", lambda *_: pair)
     row = bench.rows.BY_NAME["mlp-train"]
     record: dict[str, Any] = {}
     three = replace(plan, pairs=3)
@@ -366,4 +389,5 @@ def test_another_build_has_another_name(
 def test_no_program_of_ours_hides_a_package_from_the_measured_processes(bench: Any) -> None:
     names = {path.stem for path in (bench.folder / "measured").glob("*.py")}
     assert all(name.startswith("_") for name in names)
-    assert {bench.sides.CHILD.parent, bench.starts.SCRIPT.parent} == {bench.folder / "measured"}
+    programs = (bench.sides.CHILD, bench.one_process.CHILD, bench.starts.SCRIPT)
+    assert {program.parent for program in programs} == {bench.folder / "measured"}

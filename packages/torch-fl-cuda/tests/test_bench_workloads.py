@@ -45,6 +45,38 @@ def test_both_sides_compute_the_same(bench: Any, name: str) -> None:
         assert native[-1] < native[0], "it does not learn"
 
 
+def _both_sides(bench: Any) -> Any:
+    spec = {"workload": "qwen3-decode", "size": dict(bench.rows.BY_NAME["qwen3-decode"].quick)}
+    spec |= {"device": "flagos", "native": selection.current().target, "activate": True}
+    return bench.both_sides.Both(bench.child.Side(spec))
+
+
+def test_both_sides_of_one_process_have_the_same_parameters(bench: Any) -> None:
+    both = _both_sides(bench)
+    assert both.build()["equal"] is True
+    native, device = (both._sides[name].workload for name in ("native", "device"))
+    for own, other in zip(native.model.parameters(), device.model.parameters(), strict=True):
+        assert own.device.type == selection.current().target
+        assert own.data_ptr() == bench.both_sides.as_native(other).data_ptr()
+    before = native.result()
+    *_, norm = device.model.parameters()
+    norm.data.mul_(2)
+    for side in (native, device):
+        side.step()
+    assert native.result() == device.result() == pytest.approx(2 * before)
+
+
+def test_both_sides_of_one_process_are_compared(
+    bench: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def spoil(native: torch.nn.Module, _: torch.nn.Module) -> None:
+        for parameter in native.parameters():
+            parameter.data.zero_()
+
+    monkeypatch.setattr(bench.both_sides, "share", spoil)
+    assert _both_sides(bench).build()["equal"] is False
+
+
 def test_the_plain_model_has_qwen3s_size(bench: Any) -> None:
     with torch.device("meta"):
         model = bench.qwen3.Qwen3(bench.rows.BY_NAME["qwen3-train"].size)

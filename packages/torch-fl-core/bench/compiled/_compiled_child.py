@@ -15,6 +15,11 @@ from pathlib import Path
 SHARED = Path(__file__).parents[3] / "torch-fl-cuda" / "bench" / "measured"
 
 
+def share(builders: int) -> int:
+    """The compiler's processes of one of so many that compile at the same time: as many for all."""
+    return max(1, (os.cpu_count() or 2) // builders)
+
+
 def main() -> int:
     """The exit status is 1 after an error, which is also the last answer."""
     sys.path.append(str(SHARED))
@@ -24,9 +29,8 @@ def main() -> int:
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
         os.environ["TRITON_CACHE_DIR"] = str(Path(cache) / "triton")
         spec = json.loads(sys.argv[1])
-        if not spec["threads"]:  # both sides compile at the same time, in most modes
-            half = max(1, (os.cpu_count() or 2) // 2)
-            os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(half)
+        if not spec["threads"]:
+            os.environ["TORCHINDUCTOR_COMPILE_THREADS"] = str(share(spec["builders"]))
         import _workloads
 
         _workloads.BUILT_IN[spec["workload"]] = "_compiled_workloads:build"

@@ -16,13 +16,16 @@ import platform
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     import torch
     from _workloads import Workload
+
+Words = Mapping[str, Callable[[], dict[str, Any]]]
+"""What answers each word; the last is `finish`."""
 
 PACKAGES = ("torch-fl-core", "torch-fl-cuda", "transformers", "triton")
 
@@ -47,13 +50,28 @@ class Side:
             import torch_fl  # noqa: F401  (importing it makes the device)
         import torch
 
-        self._spec = spec
+        self.spec = spec
         self._torch = torch
         if spec.get("threads"):
             torch.set_num_threads(spec["threads"])
         self.device: torch.device = torch.device(spec["device"])
         self._import_s = time.perf_counter() - begin
         self._workload: Workload | None = None
+
+    @property
+    def workload(self) -> Workload:
+        """The workload, which `build` has made."""
+        assert self._workload is not None, "build comes first"
+        return self._workload
+
+    def words(self) -> Words:
+        """What its process is told."""
+        return {
+            "build": self.build,
+            "turn": self.turn,
+            "profile": self.profile,
+            "finish": self.finish,
+        }
 
     def start(self) -> dict[str, Any]:
         """The first work on the device, and how long it took to get there."""
@@ -62,7 +80,7 @@ class Side:
         now = time.time()
         return {
             "import_s": self._import_s,
-            "start_s": now - self._spec["began"],
+            "start_s": now - self.spec["began"],
             "target": self._target(),
             "environment": self._environment(),
         }
@@ -72,55 +90,67 @@ class Side:
         word is waited for. What goes wrong is the answer to `build`, which imports it again."""
         import _workloads
 
-        name = self._spec["workload"]
+        name = self.spec["workload"]
         if name:
             with contextlib.suppress(Exception):
                 _workloads.prepare(name)
 
-    def build(self) -> dict[str, Any]:
-        """Builds, and warms with as many steps as the size says."""
+    def build(self, made: Callable[[Workload], None] | None = None) -> dict[str, Any]:
+        """Builds, and warms with as many steps as the size says; `made` is given the workload
+        before its first step."""
         import _workloads
 
         begin = time.perf_counter()
-        size = self._spec["size"]
-        self._workload = _workloads.build(self._spec["workload"], self.device, size)
-        self._workload.step()
-        first = self._workload.result()
+        size = self.spec["size"]
+        workload = _workloads.build(self.spec["workload"], self.device, size)
+        if made is not None:
+            made(workload)
+        workload.step()
+        first = workload.result()
         for _ in range(size["warm"] - 1):
-            self._workload.step()
+            workload.step()
         self._synchronize()
-        return {"first": first, "note": self._workload.note, "s": time.perf_counter() - begin}
+        self._workload = workload
+        return {"first": first, "note": workload.note, "s": time.perf_counter() - begin}
 
     def turn(self) -> dict[str, Any]:
         """A turn's steps, from an empty queue to an empty queue; milliseconds per unit."""
-        assert self._workload is not None, "build comes first"
-        steps = self._spec["size"]["steps"]
+        workload, steps = self.workload, self.spec["size"]["steps"]
         gc.collect()
         gc.disable()
         self._synchronize()
         begin = time.perf_counter()
         for _ in range(steps):
-            self._workload.step()
+            workload.step()
         self._synchronize()
         seconds = time.perf_counter() - begin
         gc.enable()
-        return {"ms": seconds * 1e3 / (steps * self._workload.units)}
+        return {"ms": seconds * 1e3 / (steps * workload.units)}
 
     def profile(self) -> dict[str, Any]:
         """What `_profiling` finds in a turn's steps."""
         import _profiling
 
-        assert self._workload is not None, "build comes first"
-        steps = self._spec["size"].get("profiled", min(self._spec["size"]["steps"], 5))
-        return _profiling.profile(self._workload.step, steps, self._target(), self._synchronize)
+        size = self.spec["size"]
+        steps = size.get("profiled", min(size["steps"], 5))
+        return _profiling.profile(self.workload.step, steps, self._target(), self._synchronize)
 
     def finish(self) -> dict[str, Any]:
         """The result of the last step, the peak of memory, and the workload's own reports."""
-        assert self._workload is not None, "build comes first"
-        peak, last = self._peak_bytes(), self._workload.result()
-        reports = self._workload.reports() if self._workload.reports else {}
+        peak, last = self._peak_bytes(), self.workload.result()
+        reports = self.workload.reports() if self.workload.reports else {}
         activated = any(name.partition(".")[0] == "torch_fl" for name in sys.modules)
         return {"last": last, "peak_bytes": peak, "reports": reports, "activated": activated}
+
+    def peak_of_a_step(self) -> int | None:
+        """The peak of memory in one more step, with all that the process holds; as `finish` has it
+        of the whole process."""
+        gc.collect()
+        if self.device.type != "cpu":
+            self._torch.get_device_module(self.device).reset_peak_memory_stats()
+        self.workload.step()
+        self._synchronize()
+        return self._peak_bytes()
 
     def _synchronize(self) -> None:
         if self.device.type != "cpu":
@@ -133,7 +163,7 @@ class Side:
 
     def _target(self) -> str:
         """The type of the device whose kernels run."""
-        if not self._spec["activate"]:
+        if not self.spec["activate"]:
             return self.device.type
         from torch_fl.plugins import selection
 
@@ -142,7 +172,7 @@ class Side:
     def _environment(self) -> dict[str, str]:
         torch = self._torch
         found = {"python": platform.python_version(), "torch": torch.__version__, **versions()}
-        if self._target() == "cuda" and not self._spec["activate"]:
+        if self._target() == "cuda" and not self.spec["activate"]:
             properties = torch.cuda.get_device_properties(0)
             found |= {
                 "device": properties.name,
@@ -153,25 +183,20 @@ class Side:
         return found
 
 
-def serve(side: Side, lines: TextIO, say: Callable[[dict[str, Any]], None]) -> None:
+def serve(side: Side, words: Words, lines: TextIO, say: Callable[[dict[str, Any]], None]) -> None:
     """Answers each line until the last one, `finish`."""
     say(side.start())
     side.prepare()
     for line in lines:
         word = line.strip()
-        answer = {
-            "build": side.build,
-            "turn": side.turn,
-            "profile": side.profile,
-            "finish": side.finish,
-        }[word]
-        say(answer())
+        say(words[word]())
         if word == "finish":
             return
 
 
-def main() -> int:
-    """The exit status is 1 after an error, which is also the last answer."""
+def main(words: Callable[[Side], Words] = Side.words) -> int:
+    """Answers `words` of the side. The exit status is 1 after an error, which is also the last
+    answer."""
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
@@ -180,7 +205,8 @@ def main() -> int:
         answers.flush()
 
     try:
-        serve(Side(json.loads(sys.argv[1])), sys.stdin, say)
+        side = Side(json.loads(sys.argv[1]))
+        serve(side, words(side), sys.stdin, say)
     except NotImplementedError as error:
         say({"unavailable": str(error)})
         return 1

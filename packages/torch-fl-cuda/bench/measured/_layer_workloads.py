@@ -24,7 +24,7 @@ def resnet50(device: torch.device, size: dict[str, Any]) -> Workload:
         labels = torch.randint(size["classes"], (size["batch"],))
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     images = images.to(memory_format=torch.channels_last)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-5, momentum=0.9)
     scaler = torch.amp.GradScaler(device.type)
 
     def step() -> Tensor:

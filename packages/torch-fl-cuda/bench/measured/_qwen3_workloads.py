@@ -129,15 +129,15 @@ def decode(device: torch.device, size: dict[str, Any]) -> Workload:
                 return trace(model(last[0]).logits)
 
     else:
-        plain, note = _in_bfloat16(device, lambda: Qwen3(size)).eval(), PLAIN
+        model, note = _in_bfloat16(device, lambda: Qwen3(size)).eval(), PLAIN
         prompt = torch.randint(size["vocabulary"], (1, size["prompt"]), device=device)
         cache = Cache(size, length, device)
 
         def step() -> None:
-            last[:] = [torch.cat((prompt, greedy(plain, prompt, count, cache)), 1)]
+            last[:] = [torch.cat((prompt, greedy(model, prompt, count, cache)), 1)]
 
         def result() -> float:
             with torch.inference_mode():
-                return trace(plain(last[0]))
+                return trace(model(last[0]))
 
-    return Workload(step, result, units=count, note=note)
+    return Workload(step, result, count, note, model=model, output=lambda: last[0])

@@ -30,6 +30,9 @@ class Workload:
         units: how many of the row's units one step is, such as tokens.
         note: which of several ways this is.
         reports: figures that the process computes at its end, by name; may run for seconds.
+        model: what computes, and
+        output: what the last step has made; of rows that have both sides in one process, which
+            share the model's parameters and make the same bit for bit.
     """
 
     step: Callable[[], object]
@@ -37,6 +40,8 @@ class Workload:
     units: int = 1
     note: str = ""
     reports: Callable[[], dict[str, Any]] | None = None
+    model: torch.nn.Module | None = None
+    output: Callable[[], torch.Tensor] | None = None
 
 
 def prepare(name: str) -> None:
