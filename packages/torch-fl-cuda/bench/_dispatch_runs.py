@@ -36,7 +36,7 @@ def measure(row: Row, plan: Plan, record: dict[str, Any], save: Callable[[], Non
     """Adds runs to the record until there are as many as a row has pairs; saves after each."""
     deadline = plan.row_deadline(row)
     runs: list[dict[str, Any]] = record.setdefault("pairs", [])
-    while len(runs) < plan.pairs_now:
+    while len(runs) < plan.pairs_now(row):
         left(deadline, max((run["s"] for run in runs), default=FIRST_RUN_S))
         begin = time.monotonic()
         data = _run(plan, len(runs), deadline, quick=plan.size(row)["quick"])
@@ -46,7 +46,7 @@ def measure(row: Row, plan: Plan, record: dict[str, Any], save: Callable[[], Non
         runs.append({"s": round(time.monotonic() - begin, 1), "ns": _rounded(ns), "ratio": ratios})
         record |= {"date": _environment.today(), "environment": plan.environment()}
         record.update(_figures(row, runs))
-        record["state"] = "complete" if len(runs) >= plan.pairs else "partial"
+        record["state"] = "complete" if len(runs) >= plan.pairs_of(row) else "partial"
         record.pop("error", None)
         save()
 

@@ -25,7 +25,8 @@ class OutOfTimeError(RuntimeError):
 class Plan:
     """One run. `deadline` is a time of `time.monotonic`.
 
-    `pairs` is the number of pairs of processes that a row needs to be complete.
+    `pairs` is the number of pairs of processes that a row needs to be complete, where fewer are not
+    enough for it.
     """
 
     native: Side
@@ -38,10 +39,14 @@ class Plan:
     wanted: int | None = None
     """Pairs after which a row's turn ends, though it is not complete; None: it has no turns."""
 
-    @property
-    def pairs_now(self) -> int:
+    def pairs_of(self, row: Row) -> int:
+        """The number of pairs with which a row is complete."""
+        return min(self.pairs, row.enough or self.pairs)
+
+    def pairs_now(self, row: Row) -> int:
         """The number of pairs that a row may have when its turn ends."""
-        return self.pairs if self.wanted is None else min(self.pairs, self.wanted)
+        most = self.pairs_of(row)
+        return most if self.wanted is None else min(most, self.wanted)
 
     def size(self, row: Row) -> Size:
         """The row's size in this run."""

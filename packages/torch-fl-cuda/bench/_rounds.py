@@ -95,7 +95,7 @@ def _begin(
     known = plan.environment()
     identity = {"build": build, "size": plan.size(row), "torch": known["torch"]}
     record = results.record(row.name, identity | {"on": known.get("device", "CPU")}, again=again)
-    if record.get("state") == "partial" and len(record.get("pairs", ())) >= plan.pairs:
+    if record.get("state") == "partial" and len(record.get("pairs", ())) >= plan.pairs_of(row):
         record["state"] = "complete"  # more were wanted before
         results.keep(row.name, record)
     return record
@@ -105,7 +105,7 @@ def _has_enough(row: Row, plan: Plan, record: dict[str, Any]) -> bool:
     if record.get("state") not in FINAL:
         return False
     in_pairs = row.kind in ("steps", "dispatch") and record["state"] == "complete"
-    return not in_pairs or len(record["pairs"]) >= plan.pairs
+    return not in_pairs or len(record["pairs"]) >= plan.pairs_of(row)
 
 
 def _turn(row: Row, plan: Plan, results: Results, record: dict[str, Any], measure: Measure) -> bool:

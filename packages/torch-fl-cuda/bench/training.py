@@ -50,7 +50,7 @@ def measure(
     """
     deadline = plan.row_deadline(row)
     pairs: list[dict[str, Any]] = record.setdefault("pairs", [])
-    while len(pairs) < plan.pairs_now:
+    while len(pairs) < plan.pairs_now(row):
         left(deadline, sum(_needs(row, plan, record)))
         with _pair(row, plan, len(pairs)) as pair, _cut_off(pair, record):
             pair.build(deadline)
@@ -141,7 +141,7 @@ def _add(
     pairs.append(found)
     record |= {"date": _environment.today(), "environment": plan.environment(), "ran": note}
     record.update(come_to)
-    record["state"] = "complete" if len(pairs) >= plan.pairs else "partial"
+    record["state"] = "complete" if len(pairs) >= plan.pairs_of(row) else "partial"
     for outdated in ("error", AT_LEAST):
         record.pop(outdated, None)
 
