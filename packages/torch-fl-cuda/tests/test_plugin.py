@@ -133,3 +133,12 @@ def test_without_a_gpu_the_host_is_used(tmp_path: Path) -> None:
         FLAGOS_DEVICE_ROOT=str(tmp_path),
     )
     assert done.stdout.strip() == "2.0", done.stderr
+
+
+@pytest.mark.parametrize("name", ["ForeachUtils.h", "cuda/MultiTensorApply.cuh"])
+def test_kernels_over_lists_ask_nothing_of_the_devices_type(name: str) -> None:
+    """What `foreach_takes_any_device` says of them, in the headers that PyTorch comes with."""
+    file = Path(torch.__file__).parent / "include/ATen/native" / name
+    lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line[:1] != "#"]
+    for question in ("is_cuda", "DeviceType", "device_type", "kCUDA", "CUDAGuard"):
+        assert question not in "".join(lines)
