@@ -15,9 +15,9 @@
 namespace torch_fl::typed {
 
 template <class T>
-constexpr bool kMayHoldTensors = !std::is_arithmetic_v<std::decay_t<T>> &&
-                                 !std::is_same_v<std::decay_t<T>, at::Scalar> &&
-                                 !std::is_same_v<std::decay_t<T>, at::ArrayRef<at::Scalar>>;
+constexpr bool kMayHoldTensors =
+    !std::is_arithmetic_v<std::decay_t<T>> && !std::is_same_v<std::decay_t<T>, at::Scalar> &&
+    !std::is_same_v<std::decay_t<T>, at::ArrayRef<at::Scalar>>;
 template <class T>
 constexpr bool kIsList = std::is_same_v<T, at::TensorList>;
 
@@ -25,7 +25,7 @@ constexpr bool kIsList = std::is_same_v<T, at::TensorList>;
 template <class Op, class... Args>
 constexpr bool kListsAlone = std::string_view(Op::name).starts_with("aten::_foreach_") &&
                              std::string_view(Op::name) != "aten::_foreach_norm" &&
-                             ((kIsList<Args> || !kMayHoldTensors<Args>)&&...);
+                             ((kIsList<Args> || !kMayHoldTensors<Args>) && ...);
 
 // The one flagos device on which all tensors of the lists are, dense; none where boxing has more to
 // do or to say: several devices, other layouts, lists of nothing.
