@@ -123,7 +123,7 @@ def test_a_renamed_graph_is_compiled_alone_too() -> None:
     assert one.device.type == two.device.type == FLAGOS
 
 
-def test_workers_start_with_the_graph_where_there_are_kernels(
+def test_workers_start_with_the_graph_where_there_are_any(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """PyTorch wakes them for devices that it knows by name."""
@@ -133,10 +133,10 @@ def test_workers_start_with_the_graph_where_there_are_kernels(
     told: list[bool] = []
     monkeypatch.setattr(async_compile.AsyncCompile, "wakeup", lambda: told.append(True))
     x = torch.ones(3, device=FLAGOS)
-    for kernels in (False, True):
-        monkeypatch.setattr(regions, "has_kernels", lambda kernels=kernels: kernels)
+    for workers in (False, True):
+        monkeypatch.setattr(regions, "has_workers", lambda workers=workers: workers)
         torch._dynamo.reset()
         torch.compile(lambda v: v * 2 + 1)(torch.ones(3))
         assert told == []
         torch.compile(lambda v: v * 2 - 1)(x)
-        assert bool(told) is kernels
+        assert bool(told) is workers

@@ -55,9 +55,10 @@ def to_target() -> Renaming:
     return Renaming(FLAGOS, target, index=None if target == HOST else True)
 
 
-def has_kernels() -> bool:
-    """Whether what is compiled for flagos has kernels that other processes compile: Triton's."""
-    return targets.profile() is not None
+def has_workers() -> bool:
+    """Whether other processes compile kernels for flagos: Triton's, where the target allows it."""
+    profile = targets.profile()
+    return profile is not None and profile.compile_threads != 1
 
 
 def _target() -> str:

@@ -55,8 +55,8 @@ class Region(Protocol):
 class Regions(Protocol):
     """What the compiler backend does with graphs; torch_fl.compile.regions has it."""
 
-    def has_kernels(self) -> bool:
-        """Whether what is compiled for flagos has kernels that other processes compile."""
+    def has_workers(self) -> bool:
+        """Whether other processes compile kernels for flagos."""
 
     def enter(self, graph: GraphModule, inputs: Sequence[Any]) -> Region | None:
         """Renames a graph in place; None for one without flagos."""
@@ -112,7 +112,7 @@ def _change(regions: Callable[[], Regions], module: Any) -> None:
     def compile_with_workers(
         model_: Any, example_inputs_: Sequence[Any], *args: Any, **kwargs: Any
     ) -> Any:
-        if regions().has_kernels() and any(map(_is_of_flagos, example_inputs_)):
+        if regions().has_workers() and any(map(_is_of_flagos, example_inputs_)):
             async_compile.AsyncCompile.wakeup()
         return compile_whole(model_, example_inputs_, *args, **kwargs)
 
