@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from cuda_plugin import ON_CUDA
+from cuda_plugin import ON_CUDA, against
 from steps import CORE, PYTHON, TIMED_OUT, Job, Step
 
 SHARDS = 4
@@ -76,9 +76,7 @@ def _operators(job: Job, device: str) -> int:
 
 
 def _operators_compared(job: Job) -> int:
-    """Of the operators that pass natively, those that pass on flagos."""
-    flagos, cuda = (str(job.output / f"operators-{name}.jsonl") for name in ("flagos", "cuda"))
-    return job.run(PYTHON, "-m", "torch_fl.testing", "--merge", flagos, "--against", cuda)
+    return against(job, "operators-flagos", "operators-cuda")
 
 
 def _bench(job: Job) -> int:

@@ -7,6 +7,7 @@ rows of benchmarks) goes on where it stopped.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 
 from installation import PLUGIN
@@ -55,16 +56,21 @@ def _suites(job: Job, device: str, suites: str = SUITES) -> int:
     return 0 if status == 1 else status
 
 
+def against(job: Job, flagos: str, *natives: str, more: Sequence[str] = ()) -> int:
+    """Of what passes in native runs, what passes in the one on flagos: names of runs."""
+    ours, *theirs = (str(job.output / f"{name}.jsonl") for name in (flagos, *natives))
+    words = ("--merge", ours, "--against", *theirs, *more)
+    return job.run(PYTHON, "-m", "torch_fl.testing", *words)
+
+
 def _compared(job: Job) -> int:
     """Several native runs: what varies there from run to run need not be equal here."""
-    natives = [file for name in NATIVE_RUNS if (file := job.output / f"{name}.jsonl").exists()]
-    words = ["--merge", job.output / "flagos.jsonl", "--against", *natives, "--record", job.output]
-    return job.run(PYTHON, "-m", "torch_fl.testing", *map(str, words))
+    natives = [name for name in NATIVE_RUNS if (job.output / f"{name}.jsonl").exists()]
+    return against(job, "flagos", *natives, more=("--record", str(job.output)))
 
 
 def _lists_compared(job: Job) -> int:
-    flagos, native = (str(job.output / f"{name}.jsonl") for name in (LISTS, NATIVE_LISTS))
-    return job.run(PYTHON, "-m", "torch_fl.testing", "--merge", flagos, "--against", native)
+    return against(job, LISTS, NATIVE_LISTS)
 
 
 def _bench(job: Job) -> int:

@@ -13,6 +13,7 @@ import torch
 from choices import WITHOUT_ACTIVATION
 from pretend_machine import PretendMachine
 
+from torch_fl.plugins.spec import DelegateRuntime
 from torch_fl_cuda import __version__, installed, plugin
 
 SOURCES = Path(__file__).parents[1] / "src"
@@ -90,7 +91,7 @@ def test_the_drivers_version(tmp_path: Path) -> None:
 
 def test_builds_of_pytorch(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.version, "cuda", "13.0")
-    assert plugin.torch_fl_runtime().device_type == "cuda"
+    assert plugin.torch_fl_runtime() == DelegateRuntime("cuda", foreach_takes_any_device=True)
     monkeypatch.setattr(torch.version, "cuda", None)
     monkeypatch.setattr(torch.version, "hip", "6.4")
     with pytest.raises(ValueError, match=r"ROCm 6\.4"):

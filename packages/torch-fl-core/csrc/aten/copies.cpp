@@ -10,6 +10,7 @@
 
 #include "aten/own_operators.h"
 #include "boxing/relabeling.h"
+#include "boxing/typed.h"
 #include "device/kernel_scope.h"
 #include "routing/operator.h"
 
@@ -57,17 +58,8 @@ at::Tensor to_copy(const at::Tensor& self, std::optional<at::ScalarType> dtype,
   if (!stays) {
     return at::native::_to_copy(self, dtype, layout, device, pin_memory, non_blocking, format);
   }
-  Relabeling call(Relabeling::Aliases::kLight);
-  const at::Tensor target_self = call.alias(self);
-  const Relabeling::Settlement settlement(call);
-  const KernelScope scope(call.memory_device());
-  try {
-    return call.wrap(at::_ops::_to_copy::redispatch(target().dense_keys, target_self, dtype, layout,
-                                                    std::nullopt, pin_memory, non_blocking,
-                                                    format));
-  } catch (const c10::Error& error) {
-    call.rethrow(error);
-  }
+  return TypedBoxing<at::_ops::_to_copy>::run(self, dtype, layout, std::nullopt, pin_memory,
+                                              non_blocking, format);
 }
 
 // A copy resolves lazy conjugation and negation itself; without these fallthroughs PyTorch would

@@ -5,12 +5,8 @@
 #pragma once
 #include <ATen/core/Tensor.h>
 
-#include <optional>
 #include <string_view>
 #include <type_traits>
-
-#include "boxing/relabeling.h"
-#include "device/target.h"
 
 namespace torch_fl::typed {
 
@@ -21,11 +17,15 @@ constexpr bool kMayHoldTensors =
 template <class T>
 constexpr bool kIsList = std::is_same_v<T, at::TensorList>;
 
+// True for an operator whose lists may lie on several devices, tensor by tensor.
+template <class Op>
+constexpr bool kOverLists = std::string_view(Op::name).starts_with("aten::_foreach_");
+
 // An operator over tensor lists and numbers alone. Norms are none: they guard their own device.
 template <class Op, class... Args>
-constexpr bool kListsAlone = std::string_view(Op::name).starts_with("aten::_foreach_") &&
-                             std::string_view(Op::name) != "aten::_foreach_norm" &&
-                             ((kIsList<Args> || !kMayHoldTensors<Args>) && ...);
+constexpr bool kListsAlone =
+    kOverLists<Op> && std::string_view(Op::name) != "aten::_foreach_norm" &&
+    ((kIsList<Args> || !kMayHoldTensors<Args>) && ...);
 
 // The one flagos device on which all tensors of the lists are, dense; none where boxing has more to
 // do or to say: several devices, other layouts, lists of nothing.

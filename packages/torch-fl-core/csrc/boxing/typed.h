@@ -185,10 +185,6 @@ constexpr uint32_t written_lists(std::string_view schema) {
   }
 }
 
-// True for an operator whose lists may lie on several devices, tensor by tensor.
-template <class Op>
-constexpr bool kOverLists = std::string_view(Op::name).starts_with("aten::_foreach_");
-
 template <class T>
 struct ReturnsReferences : std::is_reference<T> {};
 template <class... T>
@@ -280,13 +276,13 @@ struct TypedBoxing<Op, Result(Args...)> {
     Relabeling call;
     call.devices().note(tensor);
     if constexpr (kWrittenLists != 0) {
-      uint32_t lists = kWrittenLists;
+      call.set_written_lists(kWrittenLists);
       const auto count = [&](const auto& argument) {
         if constexpr (typed::kIsList<std::decay_t<decltype(argument)>>) {
-          if ((lists & 1U) != 0) {
+          if (call.begin_list() != Relabeling::Access::kRead) {
             for (const at::Tensor& each : argument) call.count(each.unsafeGetTensorImpl());
           }
-          lists >>= 1U;
+          call.end_list();
         }
       };
       (count(given), ...);

@@ -32,7 +32,8 @@ def test_the_guides_plugin_works(tmp_path: Path) -> None:
     pretend.nodes("example0")
     chosen = choose(shelf, "example", root=pretend.root)
     assert (chosen.plugin, chosen.error) == ("example", None)
-    assert chosen.runtime.startswith("DelegateRuntime(device_type='cuda',")
+    runtime = "DelegateRuntime(device_type='cuda', foreach_takes_any_device=False)"
+    assert chosen.runtime == runtime
     assert chosen.record("example")["warnings"] == []
 
 

@@ -139,7 +139,7 @@ def test_the_same_kernels_run(sides: Sides, name: str) -> None:
 def test_no_more_memory_is_needed(sides: Sides, name: str) -> None:
     """(Less it may be: a library's workspace depends on what a process did before.)"""
     cuda, flagos = _of(sides, name)
-    assert 0.5 * cuda["peak"] <= flagos["peak"] <= 1.01 * cuda["peak"] + 1024
+    assert 0.9 * cuda["peak"] <= flagos["peak"] <= 1.01 * cuda["peak"] + 1024
 
 
 @pytest.mark.parametrize("name", REFUSED)
