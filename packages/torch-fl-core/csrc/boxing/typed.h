@@ -104,11 +104,17 @@ inline std::optional<OptionalList>& spare_list() {
   static thread_local std::optional<OptionalList> spare;
   return spare;
 }
+inline OptionalList taken_list() {
+  auto& spare = spare_list();
+  if (!spare) return OptionalList();
+  OptionalList list = *std::move(spare);
+  spare.reset();
+  return list;
+}
 
 template <>
 struct Argument<const OptionalList&> {
-  Argument(Relabeling& call, const OptionalList& given)
-      : aliases(spare_list() ? *std::exchange(spare_list(), std::nullopt) : OptionalList()) {
+  Argument(Relabeling& call, const OptionalList& given) : aliases(taken_list()) {
     call.begin_list();
     aliases.reserve(given.size());
     for (const auto tensor : at::IOptTensorListRef(given)) {
@@ -153,7 +159,7 @@ struct Argument<std::optional<at::Device>> {
   std::optional<at::Device> device;
 };
 
-template <size_t I, class T>
+template <size_t kIndex, class T>
 struct Slot {
   Slot(Relabeling& call, T given) : argument(call, std::forward<T>(given)) {}
   Argument<T> argument;
@@ -161,12 +167,12 @@ struct Slot {
 
 template <class Indices, class... Args>
 struct Pack;
-template <size_t... I, class... Args>
-struct Pack<std::index_sequence<I...>, Args...> : Slot<I, Args>... {
-  Pack(Relabeling& call, Args... given) : Slot<I, Args>(call, std::forward<Args>(given))... {}
+template <size_t... kIndex, class... Args>
+struct Pack<std::index_sequence<kIndex...>, Args...> : Slot<kIndex, Args>... {
+  Pack(Relabeling& call, Args... given) : Slot<kIndex, Args>(call, std::forward<Args>(given))... {}
   template <class F>
   decltype(auto) apply(F&& use) {
-    return use(static_cast<Slot<I, Args>&>(*this).argument...);
+    return use(static_cast<Slot<kIndex, Args>&>(*this).argument...);
   }
 };
 
@@ -208,8 +214,8 @@ Result written(PackType& pack) {
   if constexpr (std::is_reference_v<Result>) {
     return *tensors[0];
   } else {
-    return [&]<size_t... I>(std::index_sequence<I...>) {
-      return Result(*tensors[I]...);
+    return [&]<size_t... kIndex>(std::index_sequence<kIndex...>) {
+      return Result(*tensors[kIndex]...);
     }(std::make_index_sequence<std::tuple_size_v<Result>>{});
   }
 }
