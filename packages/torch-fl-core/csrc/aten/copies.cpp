@@ -23,11 +23,7 @@ void copy(const at::Tensor& to, const at::Tensor& from, bool non_blocking) {
   const at::Tensor target_from = call.alias(from);
   const Relabeling::Settlement settlement(call);
   const KernelScope scope(call.memory_device());
-  try {
-    at::_ops::copy_::call(target_to, target_from, non_blocking);
-  } catch (const c10::Error& error) {
-    call.rethrow(error);
-  }
+  call.run([&] { at::_ops::copy_::call(target_to, target_from, non_blocking); });
 }
 
 at::Tensor& copy_(at::Tensor& self, const at::Tensor& source, bool non_blocking) {

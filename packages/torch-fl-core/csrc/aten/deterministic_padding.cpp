@@ -20,8 +20,7 @@
 #include "aten/composition.h"
 #include "aten/own_operators.h"
 #include "aten/plain.h"
-#include "boxing/relabeling.h"
-#include "device/kernel_scope.h"
+#include "boxing/own_call.h"
 #include "routing/operator.h"
 
 namespace torch_fl {
@@ -90,19 +89,14 @@ Tensor summed(const Tensor& gradient, const Tensor& self, c10::SymIntArrayRef pa
 
 template <class Op>
 Tensor pad_backward(const Tensor& gradient, const Tensor& self, c10::SymIntArrayRef padding) {
-  Relabeling call;
-  const Tensor target_gradient = call.alias(gradient);
-  const Tensor target_self = call.alias(self);
-  OperatorRule rule(Op::name, Op::overload_name);
-  call.devices().check(rule);
-  const KernelScope scope(call.device());
-  try {
-    return call.wrap(at::globalContext().deterministicAlgorithms()
-                         ? summed(target_gradient, target_self, padding)
-                         : Op::call(target_gradient, target_self, padding));
-  } catch (const c10::Error& error) {
-    call.rethrow(error);
-  }
+  OwnCall<Op> call;
+  const Tensor& target_gradient = call.in(gradient);
+  const Tensor& target_self = call.in(self);
+  return call.run([&] {
+    return at::globalContext().deterministicAlgorithms()
+               ? summed(target_gradient, target_self, padding)
+               : Op::call(target_gradient, target_self, padding);
+  });
 }
 
 template <class Op>

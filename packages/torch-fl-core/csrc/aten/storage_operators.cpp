@@ -21,12 +21,10 @@ const at::Tensor& resize_(const at::Tensor& self, c10::SymIntArrayRef size,
   Relabeling call;
   const at::Tensor alias = call.alias(self, Relabeling::Access::kWrite);
   const KernelScope scope(call.device());
-  try {
+  call.run([&] {
     at::_ops::resize_::call(alias, size, format);
-  } catch (const c10::Error& error) {
-    call.rethrow(error);
-  }
-  call.write_back();
+    call.write_back();
+  });
   return self;  // NOLINT(bugprone-return-const-ref-from-parameter): the operator's schema
 }
 

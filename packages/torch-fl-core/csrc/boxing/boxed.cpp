@@ -145,19 +145,14 @@ void run_boxed(Relabeling& call, const c10::OperatorHandle& handle,
     (*stack)[base + i] = aliases[i];
   }
   const KernelScope scope(call.memory_device());
-  try {
+  call.run([&] {
     kernel.redispatchBoxed(c10::DispatchKeySet(target_key(key)), stack);
     if (writes) call.write_back();
     const size_t results = handle.schema().returns().size();
     for (size_t i = stack->size() - results; i < stack->size(); ++i) {
       (*stack)[i] = wrap(call, std::move((*stack)[i]));
     }
-  } catch (const c10::Error& error) {
-    call.rethrow(error);
-  } catch (...) {
-    call.write_back(/*failed=*/true);
-    throw;
-  }
+  });
 }
 
 OperatorRule rule_of(routing::Operator& op) {

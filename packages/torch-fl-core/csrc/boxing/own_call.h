@@ -35,13 +35,11 @@ class OwnCall {
   auto run(Body&& body) {
     call_.devices().check(rule_);
     const KernelScope scope(call_.memory_device());
-    try {
+    return call_.run([&] {
       auto results = std::forward<Body>(body)();
       typed::wrap(call_, results);
       return results;
-    } catch (const c10::Error& error) {
-      call_.rethrow(error);
-    }
+    });
   }
 
  private:

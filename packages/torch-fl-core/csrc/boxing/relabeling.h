@@ -104,9 +104,22 @@ class Relabeling {
   // Versions of what was written and is counted nowhere else; part of write_back().
   void count_versions();
 
-  // Throws `error` again with the target's device names replaced by flagos'.
-  // A kernel may have resized before it failed: the caller's tensors must not point to freed memory.
-  [[noreturn]] void rethrow(const c10::Error& error);
+  // -- around both
+
+  // Gives what `work` gives: the kernel, and what is done after it. Its errors have flagos' device
+  // names. A kernel may have resized before it failed: even then what it wrote is written back, the
+  // caller's tensors must not point to freed memory.
+  template <class Work>
+  C10_ALWAYS_INLINE auto run(Work&& work) -> decltype(std::forward<Work>(work)()) {
+    try {
+      return std::forward<Work>(work)();
+    } catch (const c10::Error& error) {
+      rethrow(error);
+    } catch (...) {
+      write_back(/*failed=*/true);
+      throw;
+    }
+  }
 
  private:
   struct Entry {
@@ -152,6 +165,8 @@ class Relabeling {
   bool passed_through(const c10::TensorImpl* impl) const;
   c10::TensorImpl* owner_of(const c10::StorageImpl* twin) const;
   void write_back_layout(const Entry& entry);
+  // Throws `error` again with the target's device names replaced by flagos'.
+  [[noreturn]] void rethrow(const c10::Error& error);
   void note_access(Entry& entry, Access access);
   void note_version(Entry& entry);
   void open_pages(const void* data);

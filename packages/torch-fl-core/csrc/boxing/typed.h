@@ -252,7 +252,7 @@ struct TypedBoxing<Op, Result(Args...)> {
       return Op::redispatch(target().dense_keys, argument.get(call)...);
     };
     constexpr bool kWrites = (typed::Argument<Args>::kWritten || ...) || kWrittenLists != 0;
-    try {
+    return call.run([&]() -> Result {
       if constexpr (std::is_void_v<Result>) {
         pack.apply(kernel);
         if constexpr (kWrites) call.write_back();
@@ -266,12 +266,7 @@ struct TypedBoxing<Op, Result(Args...)> {
         typed::wrap(call, result);
         return result;
       }
-    } catch (const c10::Error& error) {
-      call.rethrow(error);
-    } catch (...) {
-      call.write_back(/*failed=*/true);
-      throw;
-    }
+    });
   }
 
  private:
@@ -294,7 +289,7 @@ struct TypedBoxing<Op, Result(Args...)> {
       (count(given), ...);
     }
     const KernelScope scope(call.device());
-    try {
+    return call.run([&]() -> Result {
       if constexpr (std::is_void_v<Result>) {
         Op::redispatch(target().dense_keys, std::forward<Args>(given)...);
         call.count_versions();
@@ -304,12 +299,7 @@ struct TypedBoxing<Op, Result(Args...)> {
         typed::wrap(call, result);  // (most kernels make them like their arguments)
         return result;
       }
-    } catch (const c10::Error& error) {
-      call.rethrow(error);
-    } catch (...) {
-      call.count_versions();
-      throw;
-    }
+    });
   }
 
   // PyTorch's decomposition works tensor by tensor, so each result stays on its own device.

@@ -18,9 +18,9 @@ import torch
 from torch_fl import _C
 from torch_fl._compat.compiler import packages as compat
 from torch_fl.compile import eager
+from torch_fl.compile.renaming import FLAGOS, is_flagos
 from torch_fl.plugins import selection
 
-FLAGOS = "flagos"
 KEY = "torch_fl"
 """The entry of a package's metadata."""
 
@@ -65,7 +65,7 @@ def bounded(
 
     def call(inputs: list[Any]) -> Any:
         for position, (value, device) in enumerate(zip(inputs, given, strict=False)):
-            if isinstance(value, torch.Tensor) and (value.device.type == FLAGOS) != (device >= 0):
+            if isinstance(value, torch.Tensor) and is_flagos(value) != (device >= 0):
                 wanted = FLAGOS if device >= 0 else "not flagos"
                 raise RuntimeError(
                     f"Tensor {position} of this package's inputs is on {str(value.device)!r}, but "
@@ -80,7 +80,7 @@ def _checked(run: Callable[[list[Any]], Any], device: str) -> Callable[[list[Any
     """A package that is not of flagos reads memory by addresses: it must not get flagos'."""
 
     def call(inputs: list[Any]) -> Any:
-        if any(isinstance(value, torch.Tensor) and value.device.type == FLAGOS for value in inputs):
+        if any(map(is_flagos, inputs)):
             raise RuntimeError(
                 f"This package was compiled for {device!r} and cannot take flagos tensors. Export "
                 "the program on flagos (or move it: torch.export.passes.move_to_device_pass("
@@ -94,10 +94,7 @@ def _checked(run: Callable[[list[Any]], Any], device: str) -> Callable[[list[Any
 def to_target(tensors: Mapping[str, Any]) -> dict[str, Any]:
     """Constants that are given to a package, for its code."""
     return {
-        name: _C.to_target(value)
-        if isinstance(value, torch.Tensor) and value.device.type == FLAGOS
-        else value
-        for name, value in tensors.items()
+        name: _C.to_target(value) if is_flagos(value) else value for name, value in tensors.items()
     }
 
 

@@ -21,7 +21,7 @@ from torch_fl.compile import (
     triton_device,
 )
 from torch_fl.compile import target as targets
-from torch_fl.compile.renaming import FLAGOS, Renaming, mentions
+from torch_fl.compile.renaming import FLAGOS, Renaming, is_flagos, mentions
 from torch_fl.plugins import selection
 
 HOST = "cpu"
@@ -155,7 +155,7 @@ def _outputs(graph: GraphModule) -> Sequence[Any]:
 def _flagos_index(value: Any) -> int:
     """The index of a result's flagos device, -1 for what is none of flagos'."""
     found = _traced(value) if isinstance(value, Node) else value
-    if isinstance(found, torch.Tensor) and found.device.type == FLAGOS:
+    if is_flagos(found):
         return found.device.index or 0
     return -1
 

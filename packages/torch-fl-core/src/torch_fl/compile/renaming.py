@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeGuard
 
 import torch
 from torch.fx import GraphModule, Node
@@ -122,6 +122,11 @@ def graph_modules(graph: GraphModule) -> Iterator[GraphModule]:
 def leaves(node: Node) -> list[Any]:
     """What a node is called with, without nodes' values."""
     return pytree.tree_leaves((node.args, node.kwargs))
+
+
+def is_flagos(value: Any) -> TypeGuard[torch.Tensor]:
+    """Whether a value is a tensor on a flagos device."""
+    return isinstance(value, torch.Tensor) and value.device.type == FLAGOS
 
 
 def is_on(value: Any, device_type: str) -> bool:

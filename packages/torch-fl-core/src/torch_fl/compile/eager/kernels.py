@@ -11,7 +11,7 @@ from torch.utils import _pytree as pytree
 from torch_fl import _C
 from torch_fl.compile.eager import schemas
 from torch_fl.compile.eager.names import HOSTS, Call
-from torch_fl.compile.renaming import FLAGOS, Renaming
+from torch_fl.compile.renaming import FLAGOS, Renaming, is_flagos
 from torch_fl.plugins import selection
 
 
@@ -36,9 +36,7 @@ def real(operator: torch._ops.OpOverload, call: Call) -> Callable[..., Any]:
         return value if place == HOSTS else to_flagos(value, place)
 
     def to_target(value: Any) -> Any:
-        if isinstance(value, torch.Tensor) and value.device.type == FLAGOS:
-            return _C.to_target(value)
-        return value
+        return _C.to_target(value) if is_flagos(value) else value
 
     def kernel(*args: Any, **kwargs: Any) -> Any:
         args, kwargs = _each(order, move, args, kwargs)
